@@ -1,0 +1,314 @@
+"""Operand texts to operand values.
+
+Invariant: parsing an operand never guesses: what it cannot read it refuses with the text quoted. Literals keep their bits, so that
+``0f3F800000`` in a ``.b32`` place and ``-1.5`` in an ``.f64`` place both mean what the manual says.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxgraft.errors import SourceError
+from ptxgraft.isa.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Reg:
+    """A register by its number in the program; ``negated`` for ``!p`` and ``-r``/``~r`` style predicate inputs."""
+
+    id: int
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Imm:
+    """A literal: ``kind`` is ``int`` (value: int), ``f32``/``f64`` (value: bits, from 0f/0d), or ``decimal`` (value: float)."""
+
+    kind: str
+    value: int | float
+
+    def bits(self, type: Type) -> int:
+        """The literal's bits as an operand of ``type``."""
+        if self.kind == "int":
+            if type.kind == "f" and type.name == "f64":
+                return _pack("<d", float(self.value))
+            if type.kind == "f" and type.name == "f32":
+                return _pack("<f", float(self.value))
+            return int(self.value) & ((1 << type.width) - 1)
+        if self.kind == "decimal":
+            if type.name == "f32":
+                return _pack("<f", np.float32(self.value))
+            return _pack("<d", self.value)
+        if self.kind == "f32" and type.width == 64:
+            return _pack("<d", struct.unpack("<f", struct.pack("<I", int(self.value)))[0])
+        if self.kind == "f64" and type.width == 32:
+            return _pack("<f", np.float32(struct.unpack("<d", struct.pack("<Q", int(self.value)))[0]))
+        return int(self.value)
+
+
+def _pack(fmt: str, value: float) -> int:
+    raw = struct.pack(fmt, value)
+    return int.from_bytes(raw, "little")
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A special register, without its ``%``: ``tid.x``, ``laneid``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A name that is neither register nor variable here: a label, a function; ``offset`` for ``name+8``."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A variable or parameter by its number in ``Program.variables``, plus a byte offset: its address in its own space."""
+
+    id: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """``[base+offset]``; ``base`` is a Reg, a Var, a Symbol (unresolved) or None (an absolute address). Offset in bytes."""
+
+    base: Reg | Var | Symbol | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """``{a, b, ...}``."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """``[handle, {coordinates}]`` of texture and surface instructions; ``sampler`` for the three-part form."""
+
+    handle: Operand
+    coordinates: Vector
+    sampler: Operand | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """``_``: a result nobody wants, or an element left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """``( ... )`` of a call: its members' operands."""
+
+    items: tuple[Operand, ...]
+
+
+Operand = Reg | Imm | Special | Symbol | Var | Address | Vector | Resource | Sink | Group
+
+_INT = re.compile(r"^-?(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)U?$")
+_HEXFLOAT = re.compile(r"^(-?)0([fFdD])([0-9a-fA-F]+)$")
+_DECIMAL = re.compile(r"^-?(\d+\.\d*|\.\d+|\d+)([eE][-+]?\d+)?$")
+
+SPECIALS = (
+    frozenset(
+        f"{base}.{axis}"
+        for base in ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
+        for axis in "xyzw"
+    )
+    | frozenset(
+        [
+            "laneid",
+            "warpid",
+            "nwarpid",
+            "smid",
+            "nsmid",
+            "gridid",
+            "is_explicit_cluster",
+            "cluster_ctarank",
+            "cluster_nctarank",
+            "lanemask_eq",
+            "lanemask_le",
+            "lanemask_lt",
+            "lanemask_ge",
+            "lanemask_gt",
+            "clock",
+            "clock_hi",
+            "clock64",
+            "globaltimer",
+            "globaltimer_lo",
+            "globaltimer_hi",
+            "total_smem_size",
+            "aggr_smem_size",
+            "dynamic_smem_size",
+            "reserved_smem_offset_begin",
+            "reserved_smem_offset_end",
+            "reserved_smem_offset_cap",
+            "current_graph_exec",
+        ]
+    )
+    | frozenset(f"pm{i}{s}" for i in range(8) for s in ("", "_64"))
+    | frozenset(f"envreg{i}" for i in range(32))
+    | frozenset(f"reserved_smem_offset_{i}" for i in range(2))
+)
+"""Special registers by name without ``%``."""
+
+
+def parse_literal(text: str) -> Imm | None:
+    """A literal operand, or None when ``text`` is no literal."""
+    if _INT.match(text):
+        digits = text.rstrip("U")
+        negative, digits = digits.startswith("-"), digits.lstrip("-")
+        lower = digits.lower()
+        if lower.startswith(("0x", "0b")):
+            value = int(digits, 0)
+        else:
+            value = int(digits, 8) if len(digits) > 1 and digits[0] == "0" and not re.search("[89]", digits) else int(digits)
+        return Imm("int", -value if negative else value)
+    match = _HEXFLOAT.match(text)
+    if match:
+        sign, kind, digits = match.groups()
+        wide = kind in "dD"
+        if len(digits) != (16 if wide else 8):
+            raise SourceError(f"literal {text!r} needs {16 if wide else 8} hexadecimal digits")
+        bits = int(digits, 16) ^ ((1 << (63 if wide else 31)) if sign else 0)
+        return Imm("f64" if wide else "f32", bits)
+    if _DECIMAL.match(text):
+        return Imm("decimal", float(text))
+    return None
+
+
+class OperandParser:
+    """Parses and caches the operand texts of one scope.
+
+    ``resolve`` maps a name to a register number, ``resolve_variable`` to a variable number; both give None for an unknown name.
+    """
+
+    def __init__(self, resolve: Callable[[str], int | None], resolve_variable: Callable[[str], int | None]) -> None:
+        self._resolve = resolve
+        self._resolve_variable = resolve_variable
+        self._cache: dict[str, Operand] = {}
+
+    def __call__(self, text: str) -> Operand:
+        found = self._cache.get(text)
+        if found is None:
+            found = self._cache[text] = self._parse(text)
+        return found
+
+    def _parse(self, text: str) -> Operand:
+        first = text[:1]
+        if first == "{":
+            return Vector(tuple(self(t) for t in split_top(_inside(text, "}"))))
+        if first == "[":
+            return self._bracket(_inside(text, "]"))
+        if first == "(":
+            return Group(tuple(self(t) for t in split_top(_inside(text, ")"))))
+        if text == "_":
+            return Sink()
+        if first == "!":
+            register = self._resolve(text[1:].strip())
+            if register is None:
+                raise SourceError(f"{text[1:].strip()!r} is not a declared register")
+            return Reg(register, negated=True)
+        register = self._resolve(text)
+        if register is not None:
+            return Reg(register)
+        if text == "WARP_SZ":
+            return Imm("int", 32)
+        literal = parse_literal(text)
+        if literal is not None:
+            return literal
+        if first == "%":
+            if text[1:] in SPECIALS:
+                return Special(text[1:])
+            base = text.partition(".")[0]
+            if self._resolve(base) is not None:
+                raise SourceError(f"element {text!r} of a vector register is not supported as an operand")
+            raise SourceError(f"{text!r} is neither a declared register nor a special register")
+        name, offset = _name_offset(text)
+        return self._symbol(name, offset)
+
+    def _symbol(self, name: str, offset: int) -> Symbol | Var:
+        variable = self._resolve_variable(name)
+        return Symbol(name, offset) if variable is None else Var(variable, offset)
+
+    def _bracket(self, inner: str) -> Operand:
+        parts = split_top(inner)
+        if len(parts) > 1:
+            coordinates = self(parts[-1])
+            if not isinstance(coordinates, Vector):
+                coordinates = Vector((coordinates,))
+            return Resource(self(parts[0]), coordinates, self(parts[1]) if len(parts) == 3 else None)
+        literal = parse_literal(inner)
+        if literal is not None and literal.kind == "int":
+            return Address(None, int(literal.value))
+        name, offset = _name_offset(inner)
+        register = self._resolve(name)
+        if register is not None:
+            return Address(Reg(register), offset)
+        if name.startswith("%"):
+            raise SourceError(f"{name!r} is not a declared register")
+        return Address(self._symbol(name, 0), offset)
+
+
+def _inside(text: str, close: str) -> str:
+    if not text.endswith(close):
+        raise SourceError(f"operand {text!r} is not closed")
+    return text[1:-1].strip()
+
+
+_NAME_OFFSET = re.compile(r"^([%\w$.]+)\s*(?:([+-])\s*(-?)\s*(0[xX][0-9a-fA-F]+|\d+)U?)?$")
+
+
+def _name_offset(text: str) -> tuple[str, int]:
+    match = _NAME_OFFSET.match(text)
+    if not match:
+        raise SourceError(f"cannot read operand {text!r}")
+    name, sign, sign2, digits = match.groups()
+    if digits is None:
+        return name, 0
+    return name, int(digits, 0) * (-1 if sign == "-" else 1) * (-1 if sign2 else 1)
+
+
+def split_top(text: str) -> list[str]:
+    """Split at commas outside any bracket; blanks around the parts are dropped. An empty text has no parts."""
+    if not text:
+        return []
+    if "{" not in text and "[" not in text and "(" not in text:
+        return [t.strip() for t in text.split(",")]
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        if c in "{[(":
+            depth += 1
+        elif c in "}])":
+            depth -= 1
+        elif c == "," and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    parts.append(text[start:].strip())
+    return parts
+
+
+def registers_of(operand: Operand) -> tuple[int, ...]:
+    """The register numbers an operand names, in order."""
+    if isinstance(operand, Reg):
+        return (operand.id,)
+    if isinstance(operand, Address):
+        return (operand.base.id,) if isinstance(operand.base, Reg) else ()
+    if isinstance(operand, Vector | Group):
+        return tuple(r for item in operand.items for r in registers_of(item))
+    if isinstance(operand, Resource):
+        extra = registers_of(operand.sampler) if operand.sampler is not None else ()
+        return registers_of(operand.handle) + extra + registers_of(operand.coordinates)
+    return ()

@@ -1,0 +1,259 @@
+"""The instruction table: how an instruction is spelled, what its operands do, which effects it has, and what it means.
+
+Invariant: an instruction is declared once, by ``@instruction`` on its meaning; everything else (the parser's check, data flow,
+executors, the generated table) reads the declaration. A spelling resolves to one ``Form``, whatever order its flags are written in.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from ptxgraft.isa.types import TYPES, Type
+
+Meaning = Callable[..., Any]
+
+_SLOT = re.compile(r"\{(\w+)(?::([^}]*))?\}(\?)?|([^.{}]+)")
+_ROLE = re.compile(r"^(out|in|inout|addr|label|labels|call|resource|text)(?:\s+([\w:]+))?(?:\s+(?:x|v)?(\d*))?\s*(\|)?\s*(\?)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One dotted part of a spelling: a fixed word (``name`` empty), or a named choice, optional or not."""
+
+    name: str
+    choices: tuple[str, ...]
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What an instruction does with one operand.
+
+    ``kind`` is ``out``, ``in``, ``inout``, ``addr`` (a bracketed address, read), ``label``, ``labels``, ``call`` (names and parameter lists),
+    ``resource`` (``[handle, {coordinates}]``) or ``text``. ``count`` is the number of vector elements (1: a scalar). ``pair`` marks the
+    second half of ``d|p``.
+    """
+
+    name: str
+    kind: str
+    type: Type | None
+    count: int
+    pair: bool
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One declaration of the table."""
+
+    spelling: str
+    root: str
+    slots: tuple[Slot, ...]
+    roles: tuple[tuple[str, str], ...]
+    loads: str
+    stores: str
+    convergent: bool
+    control: str
+    since: tuple[int, int]
+    sm: int
+    family: str
+    meaning: Meaning | None
+    legal: Callable[..., bool] | None
+    examples: tuple[Any, ...]
+    doc: str
+    keywords: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One spelling, resolved: an entry with its slots filled in. Shared by every statement written that way.
+
+    ``loads`` and ``stores`` name the memory space touched ('' for none); ``control`` is '' or one of branch, indirect-branch, call,
+    return, exit, trap, barrier; ``convergent`` operations need their warp together. ``options`` are the meaning's keyword arguments.
+    """
+
+    opcode: str
+    entry: Entry
+    slots: Mapping[str, str]
+    roles: tuple[Role, ...]
+    loads: str
+    stores: str
+    options: Mapping[str, str]
+    required: int
+    tensor: bool = field(default=False)
+
+    @property
+    def root(self) -> str:
+        return self.entry.root
+
+    @property
+    def family(self) -> str:
+        return self.entry.family
+
+    @property
+    def control(self) -> str:
+        return self.entry.control
+
+    @property
+    def convergent(self) -> bool:
+        return self.entry.convergent
+
+    @property
+    def meaning(self) -> Meaning | None:
+        return self.entry.meaning
+
+
+ENTRIES: dict[str, list[Entry]] = {}
+"""Every declaration, by the first word of its spelling, in order of declaration."""
+
+
+def instruction(
+    spelling: str,
+    *,
+    loads: str = "",
+    stores: str = "",
+    convergent: bool = False,
+    control: str = "",
+    since: tuple[int, int] = (1, 0),
+    sm: int = 10,
+    legal: Callable[..., bool] | None = None,
+    examples: Sequence[Any] = (),
+    **roles: str,
+) -> Callable[[Meaning], Meaning]:
+    """Declare an instruction; decorates its meaning.
+
+    ``spelling``: dotted; ``{name:a|b}`` is a mandatory slot, ``{name:a|b}?`` an optional one, anything else a fixed word.
+    ``roles``: operands in the written order, ``"out {type}"``, ``"in u32"``, ``"in {type} {vec}"`` (``vec`` v2/v4 or empty), ``"in b32 x4"``,
+    ``"out pred |?"`` (second half of ``d|p``, optional), ``"addr"``, ``"label"``, ``"resource {ctype}"``; a final ``?`` makes it optional.
+    ``loads``/``stores``: memory space, may name a slot (``"{space}"``; an empty space is ``generic``).
+    The meaning is called as ``meaning(lanes, *inputs, **slots)`` with the inputs in role order (vectors as tuples, an absent optional
+    input as None, an address as one 64-bit value, a resource as handle and tuple of coordinates) and the slots that it names as
+    keyword-only parameters ('' when absent). It returns the outputs in role order: one value, or a tuple of values.
+    ``examples``: ``(opcode, (input bits, ...), (output bits, ...))`` rows that tests run on every instance; vectors are flattened, an address
+    or label cannot be exampled.
+    ``legal(**slots)`` refuses combinations that the slots alone would allow.
+    """
+
+    def declare(meaning: Meaning) -> Meaning:
+        slots = tuple(_slots(spelling))
+        root = slots[0].choices[0]
+        parameters = inspect.signature(meaning).parameters.values()
+        has_meaning = not getattr(meaning, "no_meaning", False)
+        entry = Entry(
+            spelling=spelling,
+            root=root,
+            slots=slots,
+            roles=tuple(roles.items()),
+            loads=loads,
+            stores=stores,
+            convergent=convergent,
+            control=control,
+            since=since,
+            sm=sm,
+            family=meaning.__module__.rpartition(".")[2],
+            meaning=meaning if has_meaning else None,
+            legal=legal,
+            examples=tuple(examples),
+            doc=inspect.cleandoc(meaning.__doc__ or ""),
+            keywords=tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY),
+        )
+        ENTRIES.setdefault(root, []).append(entry)
+        return meaning
+
+    return declare
+
+
+def declare_only(meaning: Meaning) -> Meaning:
+    """Mark a declaration that states roles and effects but has no meaning yet; executors refuse it by name. Goes below ``@instruction``."""
+    meaning.no_meaning = True  # pyright: ignore[reportFunctionMemberAccess]
+    return meaning
+
+
+def _slots(spelling: str) -> Iterator[Slot]:
+    for match in _SLOT.finditer(spelling):
+        name, choices, optional, word = match.groups()
+        if word is not None:
+            yield Slot("", (word,), False)
+        else:
+            yield Slot(name, tuple((choices or name).split("|")), optional is not None)
+
+
+def _fill(slots: Sequence[Slot], words: Sequence[str]) -> dict[str, str] | None:
+    """Match ``words`` against ``slots`` in order; None when they do not fit. Optional slots are tried taken first."""
+    if not slots:
+        return None if words else {}
+    slot = slots[0]
+    if words and words[0] in slot.choices:
+        rest = _fill(slots[1:], words[1:])
+        if rest is not None:
+            return {slot.name: words[0], **rest} if slot.name else rest
+    if slot.optional:
+        rest = _fill(slots[1:], words)
+        if rest is not None:
+            return {slot.name: "", **rest}
+    return None
+
+
+def _fill_any_order(slots: Sequence[Slot], words: Sequence[str]) -> dict[str, str] | None:
+    """As ``_fill``, but words that are no types may stand in any order: compilers do not agree on the order of flags."""
+    types = [w for w in words if w in TYPES]
+    flags = [w for w in words if w not in TYPES]
+    ordered: list[str] = []
+    for slot in slots:
+        found = next((w for w in flags if w in slot.choices), None)
+        if found is not None:
+            flags.remove(found)
+            ordered.append(found)
+        elif types and types[0] in slot.choices:
+            ordered.append(types.pop(0))
+        elif not slot.optional:
+            return None
+    return None if flags or types else _fill(slots, ordered)
+
+
+def _role(name: str, text: str, slots: Mapping[str, str]) -> Role:
+    text = re.sub(r"\{(\w+)\}", lambda m: slots.get(m[1], ""), text).strip()
+    match = _ROLE.match(text)
+    assert match, f"role {name}={text!r} does not follow the grammar"
+    kind, type_name, count, pair, optional = match.groups()
+    if type_name in ("v2", "v4", "v8"):  # an untyped vector slot directly after the kind
+        type_name, count = "", type_name[1:]
+    return Role(name, kind, TYPES[type_name] if type_name else None, int(count or 1), pair is not None, optional is not None)
+
+
+@cache
+def form_of(opcode: str) -> Form | None:
+    """The form of a dotted opcode as written (``ld.global.nc.v4.u32``), or None when the table does not know it."""
+    words = opcode.split(".")
+    for fill in (_fill, _fill_any_order):
+        for entry in ENTRIES.get(words[0], ()):
+            slots = fill(entry.slots[1:], words[1:])
+            if slots is not None and (entry.legal is None or entry.legal(**slots)):
+                return _form(opcode, entry, slots)
+    return None
+
+
+def _form(opcode: str, entry: Entry, slots: dict[str, str]) -> Form:
+    roles = tuple(_role(name, text, slots) for name, text in entry.roles)
+
+    def space(text: str) -> str:
+        if not text:
+            return ""
+        return re.sub(r"\{(\w+)\}", lambda m: slots.get(m[1], ""), text).partition("::")[0] or "generic"
+
+    return Form(
+        opcode=opcode,
+        entry=entry,
+        slots=slots,
+        roles=roles,
+        loads=space(entry.loads),
+        stores=space(entry.stores),
+        options={k: slots.get(k, "") for k in entry.keywords},
+        required=sum(not r.optional for r in roles),
+        tensor=entry.family == "tensor" and entry.root in ("mma", "wmma"),
+    )

@@ -1,0 +1,48 @@
+"""PTX's fundamental types.
+
+Invariant: a value is its bits. A type says how wide they are and how an operation reads them, nothing more.
+Source: PTX ISA manual, "Fundamental Types" and "Packed Floating Point Data Types".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """``kind`` is one of ``b`` (untyped), ``u``, ``s``, ``f`` (float), ``x`` (packed), ``p`` (predicate); ``width`` is in bits."""
+
+    name: str
+    kind: str
+    width: int
+
+    @property
+    def signed(self) -> bool:
+        return self.kind == "s"
+
+    @property
+    def bytes(self) -> int:
+        return max(1, self.width // 8)
+
+
+def _types() -> dict[str, Type]:
+    rows = [Type(f"{kind}{width}", kind, width) for kind in "bus" for width in (8, 16, 32, 64, 128)]
+    rows += [Type("pred", "p", 1)]
+    rows += [Type(name, "f", width) for name, width in (("f16", 16), ("bf16", 16), ("f32", 32), ("f64", 64), ("tf32", 32))]
+    rows += [Type(name, "f", 8) for name in ("e4m3", "e5m2", "ue8m0")]
+    packed = (("f16x2", 32), ("bf16x2", 32), ("u16x2", 32), ("s16x2", 32), ("e4m3x2", 16), ("e5m2x2", 16), ("f32x2", 64))
+    rows += [Type(name, "x", width) for name, width in packed]
+    # Sub-byte elements exist only inside tensor-core fragments.
+    rows += [Type(name, kind, width) for name, kind, width in (("s4", "s", 4), ("u4", "u", 4), ("b1", "b", 1))]
+    rows += [Type(name, "b", 64) for name in ("texref", "samplerref", "surfref")]
+    return {row.name: row for row in rows}
+
+
+TYPES: dict[str, Type] = _types()
+"""Every type by its name without the leading dot."""
+
+
+def type_of(name: str) -> Type:
+    """The type called ``name`` (without the dot); KeyError when PTX has none of that name."""
+    return TYPES[name]
