@@ -169,6 +169,7 @@ class _Binder:
         self.shared = self.local = 0
         self.shared_align = 16
         self.inlines = 0
+        self.return_labels: dict[str, int] = {}
         self._module: dict[str, int] = {}
         self._module_declarations = {v.name: v for v in variable_declarations(document, 0)}
         self._functions = {f.name: f for f in document.functions if f.body is not None}
@@ -249,7 +250,7 @@ class _Binder:
 
     def walk(self, function: Function, top: _Scope, stack: tuple[str, ...], return_label: str | None) -> dict[str, int]:
         """Bind one body; returns its labels. ``return_label`` is where ``ret`` goes in an inlined body."""
-        document, statements = self.document, self.document.statements
+        statements = self.document.statements
         scopes = {function.scope: top}
         labels: dict[str, int] = {}
         declared: set[int] = set()
@@ -271,7 +272,6 @@ class _Binder:
                     self.error(error.message, statement)
             elif kind == Kind.LABEL:
                 labels[statement.opcode] = len(self.instructions)
-        del document
         return labels
 
     def scope_of(self, index: int, scopes: dict[int, _Scope], inline: int, declared: set[int]) -> _Scope:
@@ -310,11 +310,11 @@ class _Binder:
             return
         operands = _match(form, texts, scope.parser)
         for operand, role in zip(operands, form.roles, strict=True):
-            if role.kind == "addr" and isinstance(operand, Address) and isinstance(operand.base, Var):
+            base = operand.base if role.kind == "addr" and isinstance(operand, Address) else None
+            if isinstance(base, Var) and self.variables[base.id].space == "local" and ".param" in form.opcode:
                 # A call's parameters live in local memory: their accesses are local accesses.
-                if self.variables[operand.base.id].space == "local" and ".param" in form.opcode:
-                    form = form_of(form.opcode.replace("::func", "").replace(".param", ".local"))
-                    assert form is not None
+                form = form_of(form.opcode.replace("::func", "").replace(".param", ".local"))
+                assert form is not None
         instruction = self.emit(statement, form, guard, operands)
         for operand, role in zip(operands, form.roles, strict=True):
             if role.kind == "label":
@@ -359,8 +359,6 @@ class _Binder:
         return self.emit(statement, form_of(opcode), guard, operands)
 
     # -- calls --------------------------------------------------------------------------------------------------------
-    return_labels: dict[str, int]
-
     def call(self, statement: Statement, form: Form, guard: Reg | None, texts: list[str], scope: _Scope, stack: tuple[str, ...]) -> None:
         groups = [scope.parser(t) for t in texts]
         returns = groups.pop(0) if groups and isinstance(groups[0], Group) else Group(())
@@ -390,8 +388,6 @@ class _Binder:
     ) -> None:
         self.inlines += 1
         number = self.inlines
-        if not hasattr(self, "return_labels"):
-            self.return_labels = {}
         after = f"\0return{number}"
         if guard is not None:
             skip = self.synthetic("bra", (Symbol(after),), statement, Reg(guard.id, not guard.negated))
