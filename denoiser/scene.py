@@ -22,7 +22,7 @@ SPHERES = (  # centre x, y, z, radius, albedo r, g, b
     (-3.6, 1.2, 7.8, 1.2, 0.5, 0.7, 0.6),
 )
 LIGHT = (-3.0, 6.0, 1.5, 1.0)  # centre, half side of a cube that samples come from
-LIGHT_COLOUR = (26.0, 23.0, 18.0)
+LIGHT_COLOUR = (64.0, 56.0, 44.0)
 EYE = (0.0, 1.3, -1.0)
 FAR = 1e9
 
@@ -104,8 +104,8 @@ def sample(width: int, height: int, seed: int) -> np.ndarray:
     count = width * height
     random = uniform(seed, 11 * count).reshape(11, count)
     row, column = np.divmod(np.arange(count), width)
-    x = (column + random[0] - width / 2) / height * 1.3
-    y = -(row + random[1] - height / 2) / height * 1.3 - 0.08
+    x = (column + random[0] - width / 2) / height * 0.95
+    y = -(row + random[1] - height / 2) / height * 0.95 - 0.14
     origin = (np.full(count, EYE[0]), np.full(count, EYE[1]), np.full(count, EYE[2]))
     direction = unit((x, y, np.ones(count)))
     hit = trace(origin, direction)
@@ -118,7 +118,7 @@ def sample(width: int, height: int, seed: int) -> np.ndarray:
     outside, background = sky(bounce), sky(direction)
     planes = []
     for c in range(3):
-        incoming = np.where(second.distance < FAR, second.albedo[c] * lit_second * LIGHT_COLOUR[c], outside[c] * 0.6)
+        incoming = np.where(second.distance < FAR, second.albedo[c] * lit_second * LIGHT_COLOUR[c], outside[c] * 0.35)
         planes.append(np.where(seen, hit.albedo[c] * (lit * LIGHT_COLOUR[c] + incoming), background[c]))
     planes += [np.where(seen, plane, 0.0) for plane in (*hit.albedo, *hit.normal)]
     planes += [np.where(seen, np.minimum(hit.distance, 20.0), 20.0), seen.astype(np.float64)]
