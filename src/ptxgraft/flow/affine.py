@@ -19,7 +19,7 @@ Key = tuple[Any, ...]
 @dataclass(frozen=True, slots=True, eq=False)
 class Atom:
     """Something unknown with a name; one object per name, so that identity is equality. ``number`` orders atoms; ``key`` says what it is, e.g. ``("param", 40, 64)``, ``("special", "tid.x")``, ``("load", index, part)``,
-    ``("op", name, operands...)`` or ``("register", register, write)``. ``low`` .. ``high`` bound its unsigned value."""
+    ``("variable", number)``, ``("op", name, operands...)`` or ``("register", register, writes)``. ``low`` .. ``high`` bound its unsigned value."""
 
     number: int
     key: Key
@@ -315,9 +315,11 @@ class Symbols:
         if isinstance(operand, Var):
             variable = self.program.variables[operand.id]
             width = 64 if type is None else type.width
-            if variable.offset >= 0:
+            if variable.space == "param":
                 return lanes.const(variable.offset + operand.offset, width)
-            return lanes.add(lanes.atom(("variable", variable.name), width), lanes.const(operand.offset, width))
+            # Shared and local variables keep their name, so that an access can be told from its neighbours'.
+            known = (variable.offset, variable.offset) if variable.offset >= 0 else (0, None)
+            return lanes.add(lanes.atom(("variable", variable.id), width, *known), lanes.const(operand.offset, width))
         if isinstance(operand, Address):
             base = lanes.const(0, 64) if operand.base is None else lanes.resize(self.operand(operand.base, None, point), 64)
             return lanes.add(base, lanes.const(operand.offset, 64))

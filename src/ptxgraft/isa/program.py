@@ -124,7 +124,7 @@ class _Scope:
         self.variables: dict[str, int] = {}
         self.parser = OperandParser(self.register, self.variable)
         document = binder.document
-        for base, type_name, count, vector in register_declarations(document, index):
+        for base, type_name, count, vector in register_declarations(document, document.scopes[index]):
             if vector:
                 raise SourceError(f"vector register {base!r} is not supported", place=None)
             if count is None:
@@ -171,7 +171,7 @@ class _Binder:
         self.inlines = 0
         self.return_labels: dict[str, int] = {}
         self._module: dict[str, int] = {}
-        self._module_declarations = {v.name: v for v in variable_declarations(document, 0)}
+        self._module_declarations = {v.name: v for v in variable_declarations(document, document.scopes[0])}
         self._functions = {f.name: f for f in document.functions if f.body is not None}
 
     # -- names --------------------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ class _Binder:
     def declare_scope(self, scope: _Scope, declared: set[int]) -> None:
         if scope.index not in declared:
             declared.add(scope.index)
-            for variable in variable_declarations(self.document, scope.index):
+            for variable in variable_declarations(self.document, self.document.scopes[scope.index]):
                 scope.variables[variable.name] = self.declare(variable)
 
     def bind_statement(
@@ -412,8 +412,9 @@ class _Binder:
         width = TYPES[formal.type].width
         bits = f"b{max(width, 8)}" if width > 1 else "pred"
         if formal.space == ".reg":
-            formal_operand: Operand = Reg(self.new_register(formal.name, TYPES[formal.type], top.index, top.inline))
-            top.registers[formal.name] = formal_operand.id
+            register = top.register(formal.name)
+            assert register is not None
+            formal_operand: Operand = Reg(register)
         elif isinstance(actual, Var) and self.variables[actual.id].space == "local":
             top.variables[formal.name] = actual.id
             return None
