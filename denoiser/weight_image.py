@@ -110,6 +110,11 @@ class Slice:
             column -= centre * float(sum(column.tolist())) / k
         self.add(name, values, pack_columns(values))
 
+    def near(self, name: str, base: np.ndarray) -> None:
+        """``base`` (K x N columns, or one bias a channel) plus a little of this part's own."""
+        values = base + bell(self._seed(), *base.shape) * (0.25 * float(np.abs(base).max()) / 3)
+        self.add(name, values, pack_columns(values) if values.ndim == 2 else pack_bias(values))
+
 
 WARPS, MLP_PAIRS, CHANNELS = 4, 4, 128
 
@@ -146,19 +151,32 @@ def window_slice(warp: int) -> Slice:
 HIDDEN = 128
 
 
+EXPAND_PARTS = (  # name, K (0 for a bias), N, standard deviation
+    ("expansion bias", 0, 32, 0.1),
+    ("expansion", 64, 32, 0.1875),
+    ("skip", 32, 32, 0.25),
+    ("MLP in bias", 0, HIDDEN, 0.1),
+    ("MLP in", 32, HIDDEN, 0.1875),
+    ("MLP out bias", 0, 32, 0.1),
+    ("MLP out", HIDDEN, 32, 0.09375),
+    ("head bias", 0, 4, 0.1),
+    ("head", 32, 4, 0.1875),
+)
+
+
 def expand_slice() -> Slice:
-    """The slice of ``dec0``'s one warp: four quadrants, one after another."""
+    """The slice of ``dec0``'s one warp: four quadrants, one after another.
+
+    Quadrants, and the head's four pixels, are near one another, so that the random layer changes the picture's look and does not cover it
+    with a pattern.
+    """
     s = Slice(seed=500)
+    bases = {name: bell(599000 + i, *((k, n) if k else (n,))) * spread for i, (name, k, n, spread) in enumerate(EXPAND_PARTS)}
+    for name in ("head bias", "head"):
+        bases[name] = np.concatenate([bases[name]] * 4, -1)
     for q in range(4):
-        s.bias(f"{q} expansion bias", 32)
-        s.columns(f"{q} expansion", 64, 32, 0.1875)
-        s.columns(f"{q} skip", 32, 32, 0.25, centre=0.5)
-        s.bias(f"{q} MLP in bias", HIDDEN)
-        s.columns(f"{q} MLP in", 32, HIDDEN, 0.1875)
-        s.bias(f"{q} MLP out bias", 32)
-        s.columns(f"{q} MLP out", HIDDEN, 32, 0.09375)
-        s.bias(f"{q} head bias", 16)
-        s.columns(f"{q} head", 32, 16, 0.1875)
+        for name in bases:
+            s.near(f"{q} {name}", bases[name])
     return s
 
 
