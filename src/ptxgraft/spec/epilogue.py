@@ -1,0 +1,125 @@
+"""What stands between phases: instruction counts and the idioms they make up.
+
+Invariant: an idiom is named only when all of its parts are there; counts always add up to the number of instructions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ptxgraft.isa import Imm, Instruction, Program
+from ptxgraft.spec.model import Epilogue
+
+KINDS = {
+    "integer": "integer", "extended": "integer", "bits": "integer", "logic": "integer", "video": "integer", "float": "float", "half": "half",
+    "approximate": "approximation", "convert": "conversion", "move": "move", "compare": "compare", "warp": "shuffle", "barrier": "barrier",
+    "control": "control", "texture": "texture", "address": "integer", "atomic": "atomic", "tensor": "matrix move",
+}  # fmt: skip
+"""Family file to the kind that notes show."""
+
+
+def kind_of(instruction: Instruction) -> str:
+    """What kind of work an instruction is, for counting."""
+    form = instruction.form
+    if form is None:
+        return "unknown"
+    if form.family in ("memory", "atomic"):
+        space = form.stores or form.loads
+        return f"{'store' if form.stores and not form.loads else 'load' if not form.stores else 'atomic'} {space}".strip()
+    if form.family == "texture":
+        return "surface store" if form.root == "sust" else "surface load" if form.root == "suld" else "texture"
+    return KINDS.get(form.family, form.family)
+
+
+def describe(program: Program, first: int, stop: int) -> Epilogue:
+    """The note on instructions ``first`` .. ``stop - 1``."""
+    body = program.instructions[first:stop]
+    counts = Counter(kind_of(i) for i in body)
+    return Epilogue(len(body), dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))), list(_idioms(body)))
+
+
+def _idioms(body: Sequence[Instruction]) -> list[str]:
+    opcodes = Counter(i.form.opcode for i in body if i.form is not None)
+    roots = Counter(i.form.root for i in body if i.form is not None)
+
+    def count(root: str, *parts: str) -> int:
+        return sum(n for opcode, n in opcodes.items() if opcode.split(".")[0] == root and all(p in opcode.split(".") for p in parts))
+
+    found: list[str] = []
+    reductions = _shuffle_reductions(body)
+    reciprocals = count("rcp") + roots["div"]
+    squares = sum(1 for i in body if _is_square(i))
+    if (count("rsqrt") or (roots["sqrt"] and reciprocals)) and squares:
+        found.append(f"row RMS norm ({squares} squares, {count('rsqrt') or roots['sqrt']} root)")
+    exponential = _exponential(body, roots)
+    if exponential and reciprocals and (reductions or roots["max"]):
+        found.append(f"softmax with {exponential} exponential")
+    elif exponential and exponential.startswith("ex2"):
+        found.append(f"{exponential} exponential")
+    clamps = min(roots["min"], roots["max"])
+    if clamps and not (exponential and reciprocals):
+        cubic = roots["mul"] + roots["fma"] >= 2 * clamps
+        found.append(f"activation: clamped{' cubic' if cubic else ''} ({clamps} clamps)")
+    if roots["tanh"]:
+        found.append(f"activation: tanh ({roots['tanh']})")
+    for target in ("e4m3x2", "e5m2x2"):
+        if count("cvt", target):
+            found.append(f"requantisation to {target[:-2]} ({2 * count('cvt', target)} values a lane)")
+    to_half = sum(
+        n
+        for opcode, n in opcodes.items()
+        if opcode.startswith("cvt.") and opcode.split(".")[-2] in ("f16x2", "bf16x2") and opcode.endswith("f32")
+    )
+    if to_half:
+        found.append(f"conversion to f16 ({2 * to_half} values a lane)")
+    stored = sum(_stored_bytes(i) for i in body if i.form is not None and i.form.stores == "shared")
+    if stored:
+        found.append(f"staging to shared memory ({stored} bytes a lane)")
+    if reductions:
+        found.append(reductions)
+    if roots["movmatrix"]:
+        found.append(f"transposition by movmatrix ({roots['movmatrix']})")
+    if roots["sust"]:
+        found.append(f"surface epilogue ({roots['sust']} stores a lane)")
+    return found
+
+
+def _exponential(body: Sequence[Instruction], roots: Counter[str]) -> str:
+    if roots["ex2"]:
+        return "ex2"
+    # A polynomial in Horner's form: products of three factors of one value with maxima around them.
+    multiply = sum(n for r, n in roots.items() if r in ("fma", "mul", "mad"))
+    if roots["max"] and (roots["rcp"] or roots["div"]) and multiply >= 3 * max(1, roots["rcp"] + roots["div"]):
+        return "cubic"
+    return ""
+
+
+def _is_square(instruction: Instruction) -> bool:
+    form = instruction.form
+    if form is None or form.root not in ("mul", "fma") or not any(t in form.opcode for t in ("f16", "f32", "bf16")):
+        return False
+    a, b = instruction.operands[1], instruction.operands[2]
+    return a == b and not isinstance(a, Imm)
+
+
+def _shuffle_reductions(body: Sequence[Instruction]) -> str:
+    modes: Counter[str] = Counter()
+    distances: dict[str, set[int]] = {}
+    for instruction in body:
+        form = instruction.form
+        if form is not None and form.root == "shfl":
+            mode = form.slots.get("mode", "")
+            modes[mode] += 1
+            distance = instruction.operands[3] if len(instruction.operands) > 3 else None
+            if isinstance(distance, Imm):
+                distances.setdefault(mode, set()).add(int(distance.value))
+    parts = [f"{n} {mode} over distances {', '.join(map(str, sorted(distances.get(mode, ()))))}" for mode, n in modes.items()]
+    return f"shuffle reductions ({'; '.join(parts)})" if parts else ""
+
+
+def _stored_bytes(instruction: Instruction) -> int:
+    form = instruction.form
+    assert form is not None
+    role = next((r for r in form.roles if r.kind == "in" and r.type is not None), None)
+    return 0 if role is None or role.type is None else role.type.bytes * role.count
