@@ -1,0 +1,143 @@
+"""Which lane holds which matrix element in which register of a dense ``mma.sync`` fragment.
+
+Invariant: within one operand every matrix element lies in exactly one (register, element, lane) place. The maps are those of the PTX ISA
+manual, "Matrix Fragments for mma" (sections m8n8k4 to m16n8k256); B and C follow from three formulas, only m8n8k4 on f16 is of another kind.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgraft.errors import UnsupportedError
+from ptxgraft.isa.types import type_of
+
+DENSE_SHAPES: dict[str, tuple[str, ...]] = {
+    "f16": ("m8n8k4", "m16n8k8", "m16n8k16"),
+    "bf16": ("m16n8k8", "m16n8k16"),
+    "tf32": ("m16n8k4", "m16n8k8"),
+    "f64": ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"),
+    "e4m3": ("m16n8k16", "m16n8k32"),
+    "e5m2": ("m16n8k16", "m16n8k32"),
+    "s8": ("m8n8k16", "m16n8k16", "m16n8k32"),
+    "u8": ("m8n8k16", "m16n8k16", "m16n8k32"),
+    "s4": ("m8n8k32", "m16n8k32", "m16n8k64"),
+    "u4": ("m8n8k32", "m16n8k32", "m16n8k64"),
+    "b1": ("m8n8k128", "m16n8k128", "m16n8k256"),
+}
+"""The shapes of the dense ``mma.sync`` instructions of sm_70 to sm_90 by the element type of A and B."""
+
+_SHAPE = re.compile(r"^m(\d+)n(\d+)k(\d+)$")
+
+
+def shape_of(shape: str) -> tuple[int, int, int]:
+    """``m16n8k32`` to (16, 8, 32); ``UnsupportedError`` for a text of another form."""
+    match = _SHAPE.match(shape)
+    if not match:
+        raise UnsupportedError(f"{shape!r} is not a tensor-core shape", hint="shapes read like m16n8k16")
+    return int(match[1]), int(match[2]), int(match[3])
+
+
+def is_quad_pair(shape: str, element_type: str) -> bool:
+    """Is this m8n8k4 on f16, where four quad pairs of a warp each multiply their own 8x8x4 matrices?"""
+    return shape == "m8n8k4" and element_type not in ("f64",)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FragmentLayout:
+    """The places of one operand's elements.
+
+    ``rows`` and ``columns`` are int arrays [register][element of the register, lowest bits first][lane]; ``matrix`` is the operand's (rows,
+    columns). The four matrices of m8n8k4 on f16 are stacked: A 32x4, B 4x32, C and D 32x8, quad pair q at rows (B: columns) 8q to 8q+7.
+    ``register_bits`` is 32, or 64 for f64.
+    """
+
+    shape: str
+    element_type: str
+    operand: str
+    matrix: tuple[int, int]
+    element_bits: int
+    register_bits: int
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+
+    @property
+    def registers(self) -> int:
+        """How many registers each lane gives to this fragment."""
+        return self.rows.shape[0]
+
+    @property
+    def per_register(self) -> int:
+        """How many elements one register holds."""
+        return self.rows.shape[1]
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """[row][column]: the flat index of the element into an array [register][element][lane]."""
+        flat = np.empty(self.matrix, dtype=np.int64)
+        flat[self.rows, self.columns] = np.arange(self.rows.size).reshape(self.rows.shape)
+        return flat
+
+    @staticmethod
+    def of(shape: str, element_type: str, operand: str, layout: str = "") -> FragmentLayout:
+        """The layout of ``operand`` (A, B, C or D) of an ``mma.sync`` of ``shape``.
+
+        ``element_type`` is the operand's own. ``layout`` (row or col) matters for A and B of m8n8k4 on f16 alone; all other shapes take A by row
+        and B by column. ``UnsupportedError`` for a shape or type that no dense ``mma.sync`` has.
+        """
+        return _layout(shape, element_type, operand, layout or ("col" if operand == "B" else "row"))
+
+
+@cache
+def _layout(shape: str, element_type: str, operand: str, layout: str) -> FragmentLayout:
+    m, n, k = shape_of(shape)
+    known = DENSE_SHAPES.get(element_type, ()) if operand in "AB" else {s for shapes in DENSE_SHAPES.values() for s in shapes}
+    if operand not in ("A", "B", "C", "D") or shape not in known:
+        raise UnsupportedError(
+            f"no dense mma.sync has an operand {operand} of shape {shape} and type {element_type}",
+            hint=f"shapes of {element_type}: {', '.join(DENSE_SHAPES.get(element_type, ())) or 'none'}",
+        )
+    bits = type_of(element_type).width
+    register_bits = max(bits, 32)
+    per = register_bits // bits
+    quad_pair = is_quad_pair(shape, element_type)
+    copies = 4 if quad_pair else 1
+    sizes = {"A": (copies * m, k), "B": (k, copies * n)}
+    matrix = sizes.get(operand, (copies * m, n))
+    registers = matrix[0] * matrix[1] // (32 * per)
+    register, element, lane = np.meshgrid(np.arange(registers), np.arange(per), np.arange(32), indexing="ij")
+    places = _quad_pair_places if quad_pair else _places
+    rows, columns = places(operand, layout, m, per, register, element, lane)
+    return FragmentLayout(shape, element_type, operand, matrix, bits, register_bits, rows, columns)
+
+
+Grid = NDArray[np.int64]
+
+
+def _places(operand: str, layout: str, m: int, per: int, register: Grid, element: Grid, lane: Grid) -> tuple[Grid, Grid]:
+    group, thread = lane >> 2, lane & 3
+    if operand == "A":
+        tall = 1 if m == 16 else 0
+        return group + 8 * (register & tall), (register >> tall) * 4 * per + thread * per + element
+    if operand == "B":
+        return register * 4 * per + thread * per + element, group
+    if per == 2:
+        return group + 8 * register, 2 * thread + element
+    return group + 8 * (register >> 1), 2 * thread + (register & 1)
+
+
+def _quad_pair_places(operand: str, layout: str, m: int, per: int, register: Grid, element: Grid, lane: Grid) -> tuple[Grid, Grid]:
+    quad, upper = (lane % 16) // 4, np.where(lane >= 16, 4, 0)
+    index = register * per + element
+    own = 8 * quad + upper
+    if operand == "A":
+        return (own + (lane & 3), index) if layout == "row" else (own + index, lane & 3)
+    if operand == "B":
+        return (index, own + (lane & 3)) if layout == "col" else (lane & 3, own + index)
+    if per == 2:
+        return own + (lane & 3), index
+    return own + (lane & 1) + (index & 2), (index & 4) + (lane & 2) + (index & 1)

@@ -1,0 +1,224 @@
+"""How a tensor core computes, as data: which products are summed at once, with how many bits, and how the sum is rounded.
+
+Invariant: an ``MmaPlan`` says everything that the bits of D depend on; executors read the plan and never the profile. What is not known is
+refused, never guessed.
+
+The fused sum of a ``float`` plan, T(products, c): with sig and e the operand's integer significand (not normalised below the exponent floor) and
+exponent, X the largest e_a + e_b of a nonzero product or e_c of a nonzero c, every term is aligned to 2^(X - F) and truncated toward zero, the
+terms are added exactly, the sum is rounded once to the plan's ``rounding``; it is never -0. NaN, inf * 0 and inf - inf give the canonical NaN.
+Sources: this project's measurements on an H200 (``confirmed``); MMA-Sim, arXiv 2511.10909 (``literature``), with the zero rules measured there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ptxgraft.errors import UnsupportedError
+from ptxgraft.isa.fragments import DENSE_SHAPES, is_quad_pair, shape_of
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One GPU generation's arithmetic. ``source`` is ``confirmed`` (measured by this project) or ``literature``; ``what`` says more."""
+
+    name: str
+    source: str
+    what: str
+
+
+PROFILES: dict[str, Profile] = {
+    p.name: p
+    for p in (
+        Profile("sm_70", "literature", "Volta: 23 fraction bits"),
+        Profile("sm_75", "literature", "Turing: 24 fraction bits"),
+        Profile("sm_80", "literature", "Ampere: 24 fraction bits, long products in two halves"),
+        Profile("sm_86", "literature", "Ampere: as sm_80"),
+        Profile("sm_89", "literature", "Ada: as sm_80; fp8 with 13 fraction bits"),
+        Profile("sm_90", "confirmed", "Hopper: 25 fraction bits; every dense mma.sync checked bit for bit on one H200"),
+        Profile("sm_100", "literature", "Blackwell: mma.sync as sm_90"),
+        Profile("sm_120", "literature", "RTX Blackwell: as sm_90; fp8 in one sum"),
+    )
+}
+"""Every numerics profile by name."""
+
+MIN_EXPONENT = {"f16": -14, "bf16": -126, "tf32": -126, "f32": -126, "e4m3": -6, "e5m2": -14}
+"""The exponent of the smallest normal number of a format, also that of its subnormals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One fused sum: the k indices of its products (ascending) and F, the fraction bits kept below the largest exponent."""
+
+    ks: tuple[int, ...]
+    fraction_bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class MmaPlan:
+    """How D = A*B + C of one instruction is computed on one profile.
+
+    ``kind``:
+      ``float``: ``steps`` in order, each T's result being the next one's c. ``c_inside``: the first c is C; else it is +0 and C is added to the last
+      result afterwards, rounded to nearest once, subnormals kept. ``exponent_floor`` is the lowest exponent of an A and a B operand: a nonzero operand below
+      2^floor keeps that exponent (its significand is not normalised). ``rounding`` is what each T gives: ``f32.rz``, ``f16.rn``, or ``e8m13.rz``
+      (an f32 with 13 fraction bits).
+      ``fma32``: D = C + p with p the chain of f32 fma over ascending k from +0, nearest. ``fma32.pairs``: f16 D = round((C + t1) + t2) with
+      t1 = fma(a1, b1, a0*b0), t2 = fma(a3, b3, a2*b2) in f32.
+      ``f64``: acc = C, acc = fma(a, b, acc) for ascending k in ``rounding`` (rn, rz, rm, rp).
+      ``int``: exact; ``satfinite`` clamps the final sum to s32 once, else it wraps. ``bit``: C plus the ones of a ``bit_op`` b (xor, and), wrapping.
+    ``layouts`` are A's and B's (row or col), of interest for m8n8k4 on f16 alone. ``name`` is unique among plans.
+    """
+
+    name: str
+    profile: str
+    source: str
+    shape: str
+    d: str
+    a: str
+    b: str
+    c: str
+    kind: str
+    layouts: tuple[str, str] = ("row", "col")
+    steps: tuple[Step, ...] = ()
+    c_inside: bool = True
+    exponent_floor: tuple[int, int] = (0, 0)
+    rounding: str = ""
+    satfinite: bool = False
+    bit_op: str = ""
+
+    @property
+    def mnk(self) -> tuple[int, int, int]:
+        """The shape as (m, n, k)."""
+        return shape_of(self.shape)
+
+
+_FRACTION_BITS = {"sm_70": 23, "sm_75": 24, "sm_80": 24, "sm_86": 24, "sm_89": 24, "sm_90": 25, "sm_100": 25, "sm_120": 25}
+_ADA_FP8_FRACTION_BITS = 13
+_AMPERE = ("sm_80", "sm_86", "sm_89")
+_HOPPER = ("sm_90", "sm_100", "sm_120")
+_AMPERE_UP = _AMPERE + _HOPPER
+_TURING_UP = ("sm_75", *_AMPERE_UP)
+_FP8 = ("e4m3", "e5m2")
+
+
+@cache
+def mma_plan(
+    shape: str,
+    dtype: str,
+    atype: str,
+    btype: str,
+    ctype: str,
+    profile: str,
+    *,
+    alayout: str = "row",
+    blayout: str = "col",
+    rounding: str = "",
+    satfinite: bool = False,
+    bit_op: str = "",
+) -> MmaPlan:
+    """The plan of ``mma.sync.aligned.SHAPE.ALAYOUT.BLAYOUT.D.A.B.C`` on ``profile``.
+
+    ``rounding`` (f64): rn, rz, rm, rp; '' is rn. ``bit_op`` (b1): xor or and. Raises ``UnsupportedError``, naming instruction and profile, for an
+    unknown profile and for a combination whose bits are not known there.
+    """
+    words = ["mma.sync.aligned", shape, alayout, blayout, rounding, "satfinite" if satfinite else "", dtype, atype, btype, ctype]
+    words += [bit_op and f"{bit_op}.popc"]
+    text = ".".join(w for w in words if w)
+    if profile not in PROFILES:
+        raise UnsupportedError(f"the numerics profile {profile!r} is not known for {text}", hint=f"profiles: {', '.join(PROFILES)}")
+    fields = None
+    if shape in DENSE_SHAPES.get(atype, ()) and shape in DENSE_SHAPES.get(btype, ()):
+        fields = _fields(shape, dtype, atype, btype, ctype, profile, rounding, satfinite, bit_op)
+    if fields is None:
+        known = [
+            p
+            for p in PROFILES
+            if shape in DENSE_SHAPES.get(atype, ())
+            and _fields(shape, dtype, atype, btype, ctype, p, rounding, satfinite, bit_op) is not None
+        ]
+        raise UnsupportedError(
+            f"the bits of {text} on profile {profile} are not known", hint=f"known on: {', '.join(known)}" if known else "no profile has it"
+        )
+    return MmaPlan(
+        name=f"{profile}.{text.removeprefix('mma.sync.aligned.')}",
+        profile=profile,
+        source=PROFILES[profile].source,
+        shape=shape,
+        d=dtype,
+        a=atype,
+        b=btype,
+        c=ctype,
+        layouts=(alayout, blayout),
+        satfinite=satfinite,
+        bit_op=bit_op,
+        **fields,
+    )
+
+
+def _fields(shape: str, d: str, a: str, b: str, c: str, profile: str, rounding: str, satfinite: bool, bit_op: str) -> dict[str, Any] | None:
+    """The fields of the plan that depend on the profile; None when the profile's bits are not known."""
+    m, _, k = shape_of(shape)
+    if d == "s32" and c == "s32":
+        first = _TURING_UP if m == 8 else _AMPERE_UP
+        if a == b == "b1":
+            return {"kind": "bit"} if profile in (_AMPERE_UP if bit_op == "and" else first) and bit_op in ("xor", "and") else None
+        return {"kind": "int"} if profile in first and not bit_op else None
+    if satfinite or bit_op:
+        return None
+    if a == b == c == d == "f64":
+        known = _AMPERE_UP if m == 8 else _HOPPER
+        return {"kind": "f64", "rounding": rounding or "rn"} if profile in known else None
+    if rounding or d not in ("f32", "f16") or c not in ("f32", "f16"):
+        return None
+    if is_quad_pair(shape, a):
+        return _quad_pair_fields(d, c, profile)
+    if c != d:
+        return None
+    if a in _FP8 and b in _FP8:
+        return _fp8_fields(k, d, a, b, profile)
+    if a != b or a not in ("f16", "bf16", "tf32") or (d == "f16" and a != "f16"):
+        return None
+    if profile not in (_TURING_UP if shape == "m16n8k8" and a == "f16" else _AMPERE_UP):
+        return None
+    # Ampere and Ada sum 8 (tf32: 4) products at once, lower k first; Hopper and later take the whole of k.
+    width = k if profile in _HOPPER else min(k, 4 if a == "tf32" else 8)
+    ks = [tuple(range(start, start + width)) for start in range(0, k, width)]
+    return _float_fields(ks, _FRACTION_BITS[profile], d, (MIN_EXPONENT[a], MIN_EXPONENT[b]))
+
+
+def _float_fields(
+    ks: list[tuple[int, ...]], fraction_bits: int, d: str, floor: tuple[int, int], rounding: str = "", c_inside: bool = True
+) -> dict[str, Any]:
+    return {
+        "kind": "float",
+        "steps": tuple(Step(group, fraction_bits) for group in ks),
+        "c_inside": c_inside,
+        "exponent_floor": floor,
+        "rounding": rounding or ("f16.rn" if d == "f16" else "f32.rz"),
+    }
+
+
+def _quad_pair_fields(d: str, c: str, profile: str) -> dict[str, Any] | None:
+    if d == "f16" and c == "f32":
+        return None
+    if profile in ("sm_70", "sm_75"):
+        return _float_fields([(0, 1, 2, 3)], _FRACTION_BITS[profile], d, (-14, -14))
+    if profile == "sm_90":
+        return {"kind": "fma32" if d == "f32" else "fma32.pairs"}
+    return None
+
+
+def _fp8_fields(k: int, d: str, a: str, b: str, profile: str) -> dict[str, Any] | None:
+    native = (MIN_EXPONENT[a], MIN_EXPONENT[b])
+    if profile == "sm_89":
+        ks = [tuple(range(start, start + 16)) for start in range(0, k, 16)]
+        return _float_fields(ks, _ADA_FP8_FRACTION_BITS, d, native, "f16.rn" if d == "f16" else "e8m13.rz")
+    if profile in ("sm_90", "sm_100"):
+        # The operands are widened to f16; bytes 0, 1 of each register are summed first, bytes 2, 3 on top of that, C after both.
+        ks = [tuple(i for i in range(k) if i & 2 == half) for half in (0, 2)]
+        return _float_fields(ks, _FRACTION_BITS[profile], d, (MIN_EXPONENT["f16"], MIN_EXPONENT["f16"]), c_inside=False)
+    if profile == "sm_120":
+        return _float_fields([tuple(range(k))], _FRACTION_BITS[profile], d, native)
+    return None

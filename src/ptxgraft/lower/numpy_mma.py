@@ -1,0 +1,239 @@
+"""The tensor core in NumPy: fragments in, fragments out, exact for every ``MmaPlan``, for any number of warps at once.
+
+Invariant: every intermediate value is exact in the type that holds it (float64 for aligned terms below 2^53, bit patterns for f64), so the result
+depends on the plan alone, not on the order of NumPy's sums or the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgraft.isa.fragments import FragmentLayout
+from ptxgraft.isa.numerics import MIN_EXPONENT, MmaPlan
+from ptxgraft.lower.numpy_fma import fma64
+
+Bits = NDArray[np.unsignedinteger]
+Floats = NDArray[np.float64]
+
+_F32_NAN, _F16_NAN = 0x7FFFFFFF, 0x7FFF
+
+
+def mma(plan: MmaPlan, a: Sequence[Bits], b: Sequence[Bits], c: Sequence[Bits]) -> tuple[Bits, ...]:
+    """D = A*B + C. Each register is a uint32 (f64: uint64) array [..., 32] over lanes, all of one shape; so are the returned registers of D."""
+    batch = np.shape(a[0])[:-1]
+    matrices = [unpack(layout, registers) for layout, registers in zip(layouts(plan), (a, b, c), strict=False)]
+    with np.errstate(all="ignore"):
+        result = _KINDS[plan.kind](plan, *matrices)
+    return tuple(register.reshape(*batch, 32) for register in pack(layouts(plan)[3], result))
+
+
+@cache
+def layouts(plan: MmaPlan) -> tuple[FragmentLayout, FragmentLayout, FragmentLayout, FragmentLayout]:
+    """The layouts of A, B, C and D."""
+    of = FragmentLayout.of
+    return (
+        of(plan.shape, plan.a, "A", plan.layouts[0]),
+        of(plan.shape, plan.b, "B", plan.layouts[1]),
+        of(plan.shape, plan.c, "C"),
+        of(plan.shape, plan.d, "D"),
+    )
+
+
+@cache
+def _places(layout: FragmentLayout) -> NDArray[np.int64]:
+    return layout.places
+
+
+def unpack(layout: FragmentLayout, registers: Sequence[Bits]) -> Bits:
+    """Fragment registers to a matrix of element bits [row][column][warp]; elements of 4 and 1 bits come as uint8."""
+    assert len(registers) == layout.registers, (
+        f"operand {layout.operand} of {layout.shape} has {layout.registers} registers, not {len(registers)}"
+    )
+    word = np.uint64 if layout.register_bits == 64 else np.uint32
+    words = np.stack([np.ascontiguousarray(r, dtype=word).reshape(-1, 32) for r in registers])
+    bits = layout.element_bits
+    if bits >= 8:
+        narrow = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[bits]
+        elements = words.view(narrow).reshape(layout.registers, -1, 32, layout.per_register).transpose(0, 3, 2, 1)
+    else:
+        shifts = np.arange(layout.per_register, dtype=np.uint32)[:, None, None] * np.uint32(bits)
+        elements = ((words.transpose(0, 2, 1)[:, None] >> shifts) & np.uint32((1 << bits) - 1)).astype(np.uint8)
+    flat = np.ascontiguousarray(elements).reshape(layout.registers * layout.per_register * 32, -1)
+    return flat[_places(layout)]
+
+
+def pack(layout: FragmentLayout, matrix: Bits) -> list[Bits]:
+    """A matrix of element bits [row][column][warp] to fragment registers [warp][lane]. Elements are 16 bits and more."""
+    elements = np.ascontiguousarray(matrix[layout.rows, layout.columns].transpose(0, 3, 2, 1))  # [register][warp][lane][element]
+    words = elements.view(np.uint64 if layout.register_bits == 64 else np.uint32)[..., 0]
+    return list(words)
+
+
+# -- float formats ----------------------------------------------------------------------------------------------------
+@cache
+def _values(format: str) -> Floats:
+    """The value of every bit pattern of an 8- or 16-bit format."""
+    if format == "bf16":
+        return (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+    half = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float64)
+    if format == "f16":
+        return half
+    byte = np.arange(256)
+    if format == "e5m2":
+        return half[byte << 8]
+    assert format == "e4m3"
+    exponent, fraction = (byte >> 3) & 15, byte & 7
+    value = np.where(exponent > 0, np.ldexp(8.0 + fraction, exponent - 10), np.ldexp(fraction.astype(np.float64), -9))
+    value = np.where(byte & 0x7F == 0x7F, np.nan, value)
+    return np.where(byte >= 128, -value, value)
+
+
+def _decode(format: str, bits: Bits) -> Floats:
+    if format in ("f32", "tf32"):
+        if format == "tf32":
+            bits = bits & np.uint32(0xFFFFE000)
+        return bits.view(np.float32).astype(np.float64)
+    return _values(format)[bits]
+
+
+def _power(value: Floats, floor: int) -> Floats:
+    """2^e of each finite value, e at least ``floor``; 0 for zero."""
+    power = (value.view(np.uint64) & np.uint64(0x7FF0000000000000)).view(np.float64)
+    return np.where(value == 0, 0.0, np.maximum(power, 2.0**floor))
+
+
+def _truncate(value: Floats, fraction_bits: int) -> Floats:
+    """Toward zero to ``fraction_bits`` with f32's exponent range, its subnormals kept; 2^128 and above is an infinity."""
+    kept = (value.view(np.uint64) & ~np.uint64((1 << (52 - fraction_bits)) - 1)).view(np.float64)
+    scale = 2.0 ** (126 + fraction_bits)
+    kept = np.where(np.abs(value) < 2.0**-126, np.trunc(value * scale) / scale, kept)
+    return np.where(np.abs(value) >= 2.0**128, np.copysign(np.inf, value), kept) + 0.0
+
+
+_ROUNDINGS = {
+    "f32.rz": lambda value: _truncate(value, 23),
+    "e8m13.rz": lambda value: _truncate(value, 13),
+    "f16.rn": lambda value: value.astype(np.float16).astype(np.float64) + 0.0,  # + 0.0: the sum is never -0
+}
+
+
+def _encode(format: str, value: NDArray[np.floating]) -> Bits:
+    """Values that round to nearest into ``format``; NaN becomes the canonical one."""
+    if format == "f16":
+        return np.where(np.isnan(value), np.uint16(_F16_NAN), value.astype(np.float16).view(np.uint16))
+    return np.where(np.isnan(value), np.uint32(_F32_NAN), value.astype(np.float32).view(np.uint32))
+
+
+# -- kinds ------------------------------------------------------------------------------------------------------------
+def _fused_sum(products: Floats, powers: Floats, addend: Floats, fraction_bits: int, floor: int) -> Floats:
+    """T before its rounding; ``products`` and their ``powers`` are [k][m][n][warp]. The specials come out as NaN or an infinity."""
+    special = None
+    if not (np.isfinite(products).all() and np.isfinite(addend).all()):
+        finite, finite_addend = np.isfinite(products), np.isfinite(addend)
+        # IEEE addition has the very rule: a NaN stays, and infinities of both signs make one.
+        special = np.where(finite, 0.0, products).sum(axis=0) + np.where(finite_addend, 0.0, addend)
+        products, addend = np.where(finite, products, 0.0), np.where(finite_addend, addend, 0.0)
+    largest = np.maximum(powers.max(axis=0), _power(addend, floor))
+    scale = 2.0**fraction_bits / np.where(largest == 0, 1.0, largest)
+    total = np.trunc(products * scale).sum(axis=0) + np.trunc(addend * scale)
+    value = total / scale
+    return value if special is None else np.where(special == 0, value, special)
+
+
+def _indices(ks: tuple[int, ...]) -> slice | list[int]:
+    return slice(ks[0], ks[-1] + 1) if ks[-1] - ks[0] + 1 == len(ks) else list(ks)
+
+
+def _float(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> Bits:
+    left, right, addend = _decode(plan.a, a), _decode(plan.b, b), _decode(plan.c, c)
+    left, right = np.ascontiguousarray(left.transpose(1, 0, 2))[:, :, None], right[:, None]  # [k][m][1][warp], [k][1][n][warp]
+    left_power, right_power = _power(left, plan.exponent_floor[0]), _power(right, plan.exponent_floor[1])
+    running = addend if plan.c_inside else np.zeros_like(addend)
+    for step in plan.steps:
+        ks = _indices(step.ks)
+        products, powers = left[ks] * right[ks], left_power[ks] * right_power[ks]
+        running = _fused_sum(products, powers, running, step.fraction_bits, MIN_EXPONENT[plan.d])
+        running = _ROUNDINGS[plan.rounding](running)
+    if plan.c_inside:
+        return _encode(plan.d, running)
+    if plan.d == "f16":
+        return _encode("f16", running + addend)  # exact in float64, rounded once
+    return _encode("f32", running.astype(np.float32) + addend.astype(np.float32))
+
+
+def _quads(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> tuple[Floats, Floats, Floats]:
+    """The operands of m8n8k4 on f16 with the quad pair as part of the batch: A [8][4][4w], B [4][8][4w], C [8][8][4w]."""
+
+    def rows(x: Floats) -> Floats:
+        return x.reshape(4, 8, *x.shape[1:]).transpose(1, 2, 0, 3).reshape(8, x.shape[1], -1)
+
+    return rows(_decode("f16", a)), rows(_decode("f16", b).transpose(1, 0, 2)).transpose(1, 0, 2), rows(_decode(plan.c, c))
+
+
+def _fma32(a: Floats, b: Floats, c: Floats) -> Floats:
+    """Round-to-nearest f32 fma of f32 values held in float64: the product is exact, the sum is rounded to odd first."""
+    product = a * b
+    total = product + c
+    virtual = total - product
+    error = (product - (total - virtual)) + (c - virtual)
+    bits = total.view(np.int64)
+    # An inexact sum whose last bit is even moves one step toward the exact value.
+    step = np.where((error > 0) == (total > 0), 1, -1)
+    odd = np.where((error != 0) & np.isfinite(total) & (bits & 1 == 0), bits + step, bits)
+    return odd.view(np.float64).astype(np.float32).astype(np.float64)
+
+
+def _fma32_chain(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> Bits:
+    warps = a.shape[-1]
+    left, right, addend = _quads(plan, a, b, c)
+    left, right = left.transpose(1, 0, 2)[:, :, None], right[:, None]
+    if plan.kind == "fma32":
+        running = np.zeros_like(addend)
+        for k in range(4):
+            running = _fma32(left[k], right[k], running)
+        result = _fma32(addend, np.ones_like(addend), running)
+    else:
+        low, high = (_fma32(left[k + 1], right[k + 1], left[k] * right[k]) for k in (0, 2))
+        result = _fma32(_fma32(addend, np.ones_like(addend), low), np.ones_like(addend), high)
+    stacked = result.reshape(8, 8, 4, warps).transpose(2, 0, 1, 3).reshape(32, 8, warps)
+    return _encode(plan.d, stacked)
+
+
+def _f64(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> Bits:
+    running = c
+    for k in range(a.shape[1]):
+        running = fma64(*np.broadcast_arrays(a[:, k, None], b[None, k], running), rounding=plan.rounding, order="bca")
+    return running
+
+
+def _signed(format: str, bits: Bits) -> Floats:
+    value = bits.astype(np.float64)
+    width = {"s8": 8, "s4": 4}.get(format)
+    return value if width is None else np.where(value >= 1 << (width - 1), value - (1 << width), value)
+
+
+def _products(left: Floats, right: Floats) -> NDArray[np.int64]:
+    """The exact matrix product [m][n][warp] of small integers."""
+    return np.matmul(left.transpose(2, 0, 1), right.transpose(2, 0, 1)).transpose(1, 2, 0).astype(np.int64)
+
+
+def _int(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> Bits:
+    total = _products(_signed(plan.a, a), _signed(plan.b, b)) + c.view(np.int32)
+    if plan.satfinite:
+        total = np.clip(total, -(1 << 31), (1 << 31) - 1)
+    return (total & 0xFFFFFFFF).astype(np.uint32)
+
+
+def _bit(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> Bits:
+    left, right = a.astype(np.float64), b.astype(np.float64)
+    ones = _products(left, right)
+    if plan.bit_op == "xor":
+        ones = left.sum(axis=1)[:, None].astype(np.int64) + right.sum(axis=0)[None].astype(np.int64) - 2 * ones
+    return ((ones + c) & 0xFFFFFFFF).astype(np.uint32)
+
+
+_KINDS = {"float": _float, "fma32": _fma32_chain, "fma32.pairs": _fma32_chain, "f64": _f64, "int": _int, "bit": _bit}
