@@ -1,0 +1,216 @@
+"""Loads, stores and asynchronous copies (PTX ISA manual, "Data Movement and Conversion Instructions").
+
+Invariant: what memory ordering, cache operators, eviction priorities and prefetch sizes say never changes a value here: one lane's
+accesses happen in its own order, and every store is visible at once to every lane that comes later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ptxgraft.isa.lanes import Lanes, Value
+from ptxgraft.isa.operands import Imm
+from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.types import type_of
+
+TYPES = "{type:b8|b16|b32|b64|b128|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64}"
+SCOPE = "{scope:cta|cluster|gpu|sys}?"
+LOAD_SPACES = "{space:global|shared|shared::cta|shared::cluster|local|param|param::entry|param::func|const}?"
+STORE_SPACES = "{space:global|shared|shared::cta|shared::cluster|local|param|param::func}?"
+L1 = "{l1:L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate}?"
+L2 = "{l2:L2::evict_normal|L2::evict_first|L2::evict_last}?"
+HINTS = f"{L1}.{L2}.{{hint:L2::cache_hint}}?.{{prefetch:L2::64B|L2::128B|L2::256B}}?"
+VECTOR = "{vec:v2|v4|v8}?"
+
+
+def space_name(space: str) -> str:
+    """The memory space a spelling names: ``shared::cta`` is shared, none is generic."""
+    return space.partition("::")[0] or "generic"
+
+
+def count_of(vec: str) -> int:
+    """The number of elements of a vector slot: 4 for ``v4``, 1 for none."""
+    return int(vec[1:]) if vec else 1
+
+
+def _legal(sem: str, scope: str, space: str, vec: str, type: str, **rest: str) -> bool:
+    """At most 16 bytes an access (32 in global memory); a scope goes with an order between threads and the other way round."""
+    size = type_of(type).bytes * count_of(vec)
+    wide = space == "global" and (type_of(type).width, vec) in ((32, "v8"), (64, "v4"))
+    if size > 16 and not wide:
+        return False
+    return (sem in ("relaxed", "acquire", "release")) == bool(scope)
+
+
+def _load_legal(cop: str, nc: str, mmio: str, **slots: str) -> bool:
+    if nc and (slots["space"] != "global" or slots["sem"] not in ("", "weak")):
+        return False
+    if mmio and slots["sem"] != "relaxed":
+        return False
+    return _legal(**slots) and not (cop and slots["sem"] not in ("", "weak"))
+
+
+def _elements(values: Sequence[Value]) -> Value | tuple[Value, ...]:
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+@instruction(
+    f"ld.{{mmio}}?.{{sem:weak|volatile|relaxed|acquire}}?.{SCOPE}.{LOAD_SPACES}.{{cop:ca|cg|cs|lu|cv}}?.{{nc}}?.{HINTS}.{VECTOR}.{TYPES}",
+    d="out {type} {vec}",
+    a="addr",
+    policy="in b64 ?",
+    loads="{space}",
+    legal=_load_legal,
+)
+def ld(lanes: Lanes, a: Value, policy: Value, *, space: str, vec: str, type: str) -> Value | tuple[Value, ...]:
+    """d = memory at [a]. Narrow types are widened to the register by their sign."""
+    return _elements(lanes.load(space_name(space), a, type_of(type).width, count_of(vec)))
+
+
+def _ldu_legal(vec: str, type: str, **rest: str) -> bool:
+    return type_of(type).bytes * count_of(vec) <= 16
+
+
+@instruction(
+    "ldu.{space:global}?.{vec:v2|v4}?.{type:b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64}",
+    d="out {type} {vec}",
+    a="addr",
+    loads="{space}",
+    since=(2, 0),
+    sm=20,
+    legal=_ldu_legal,
+)
+def ldu(lanes: Lanes, a: Value, *, space: str, vec: str, type: str) -> Value | tuple[Value, ...]:
+    """d = read-only memory at [a], the same address in every lane of the warp (which changes speed alone)."""
+    return _elements(lanes.load(space_name(space), a, type_of(type).width, count_of(vec)))
+
+
+def _store_legal(cop: str, mmio: str, **slots: str) -> bool:
+    if mmio and slots["sem"] != "relaxed":
+        return False
+    return _legal(**slots) and not (cop and slots["sem"] not in ("", "weak"))
+
+
+@instruction(
+    f"st.{{mmio}}?.{{sem:weak|volatile|relaxed|release}}?.{SCOPE}.{STORE_SPACES}.{{cop:wb|cg|cs|wt}}?.{L1}.{L2}.{{hint:L2::cache_hint}}?.{VECTOR}.{TYPES}",
+    a="addr",
+    b="in {type} {vec}",
+    policy="in b64 ?",
+    stores="{space}",
+    legal=_store_legal,
+)
+def st(lanes: Lanes, a: Value, b: Value | tuple[Value, ...], policy: Value, *, space: str, vec: str) -> None:
+    """Memory at [a] = b; where two lanes store to one place the highest lane wins."""
+    lanes.store(space_name(space), a, b if isinstance(b, tuple) else (b,))
+
+
+# -- hints that change nothing --------------------------------------------------------------------------------------------
+@instruction("prefetch.{space:global|local}?.{level:L1|L2}", a="addr", since=(2, 0), sm=20)
+def prefetch(lanes: Lanes, a: Value) -> None:
+    """Nothing: a cache line would be fetched."""
+
+
+@instruction("prefetch.global.{level:L2::evict_last|L2::evict_normal}", a="addr", since=(7, 4), sm=80)
+def prefetch_priority(lanes: Lanes, a: Value) -> None:
+    """Nothing: a cache line would be fetched."""
+
+
+@instruction("prefetchu.L1", a="addr", since=(2, 0), sm=20)
+def prefetchu(lanes: Lanes, a: Value) -> None:
+    """Nothing: a uniform cache line would be fetched."""
+
+
+@instruction("applypriority.{space:global}?.L2::evict_normal", a="addr", size="text", since=(7, 4), sm=80)
+def applypriority(lanes: Lanes, a: Value, size: Imm) -> None:
+    """Nothing: the eviction priority of 128 bytes would change."""
+
+
+@instruction(
+    "createpolicy.fractional.{primary:L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged}"
+    ".{secondary:L2::evict_first|L2::evict_unchanged}?.b64",
+    d="out b64",
+    fraction="in f32 ?",
+    since=(7, 4),
+    sm=80,
+)
+@declare_only
+def createpolicy(lanes: Lanes, fraction: Value) -> None:
+    """A cache policy: 64 bits whose layout the manual leaves open."""
+
+
+# -- asynchronous copies --------------------------------------------------------------------------------------------------
+CP_ASYNC = "cp.async.{cop:ca|cg}.{space:shared|shared::cta}.global"
+CP_PREFETCH = "{prefetch:L2::64B|L2::128B|L2::256B}?"
+
+
+@instruction(
+    f"{CP_ASYNC}.{CP_PREFETCH}",
+    dst="addr",
+    src="addr",
+    size="text",
+    src_size="in u32 ?",
+    loads="global",
+    stores="{space}",
+    since=(7, 0),
+    sm=80,
+)
+def cp_async(lanes: Lanes, dst: Value, src: Value, size: Imm, src_size: Value) -> None:
+    """Copy ``size`` (4, 8 or 16) bytes from global to shared memory, the bytes from ``src_size`` on as zeros.
+
+    The copy is made at once: a program that reads it before its wait has no defined result.
+    """
+    words = int(size.value) // 4
+    if src_size is None:
+        lanes.store("shared", dst, lanes.load("global", src, 32, words))
+        return
+    # Bytes past src_size must not be read: such lanes read the destination instead, which they are about to write.
+    generic = lanes.to_generic("shared", dst)
+    zero = lanes.const(0, 8)
+    parts = []
+    for i in range(words * 4):
+        step = lanes.const(i, 64)
+        wanted = lanes.compare("gt", src_size, lanes.const(i, 32))
+        address = lanes.select(wanted, lanes.add(src, step), lanes.add(generic, step))
+        (byte,) = lanes.load("generic", address, 8)
+        parts.append(lanes.select(wanted, byte, zero))
+    lanes.store("shared", dst, [lanes.concat(parts[i : i + 4]) for i in range(0, len(parts), 4)])
+
+
+@instruction(
+    f"{CP_ASYNC}.L2::cache_hint.{CP_PREFETCH}",
+    dst="addr",
+    src="addr",
+    size="text",
+    src_size="in b64",
+    policy="in b64 ?",
+    loads="global",
+    stores="{space}",
+    since=(7, 4),
+    sm=80,
+)
+def cp_async_hinted(lanes: Lanes, dst: Value, src: Value, size: Imm, src_size: Value, policy: Value) -> None:
+    """As ``cp.async``; with four operands alone the fourth is the policy."""
+    cp_async(lanes, dst, src, size, None if policy is None else lanes.resize(src_size, 32))
+
+
+@instruction("cp.async.commit_group", since=(7, 0), sm=80)
+def cp_async_commit(lanes: Lanes) -> None:
+    """Nothing: the copies before it have been made."""
+
+
+@instruction("cp.async.wait_group", n="text", since=(7, 0), sm=80)
+def cp_async_wait(lanes: Lanes, n: Imm) -> None:
+    """Nothing: the copies before it have been made."""
+
+
+@instruction("cp.async.wait_all", since=(7, 0), sm=80)
+def cp_async_wait_all(lanes: Lanes) -> None:
+    """Nothing: the copies before it have been made."""
+
+
+@instruction(
+    "cp.async.mbarrier.arrive.{noinc}?.{space:shared|shared::cta}?.b64", a="addr", loads="{space}", stores="{space}", since=(7, 0), sm=80
+)
+@declare_only
+def cp_async_mbarrier(lanes: Lanes, a: Value) -> None:
+    """Arrive at an mbarrier when this thread's copies are complete."""
