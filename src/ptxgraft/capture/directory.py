@@ -10,11 +10,12 @@ import os
 import re
 import stat
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from ptxgraft.capture.contents import FileContents, MissingContents, path_text, read_small
 from ptxgraft.capture.directory_manifest import DirectoryManifest, parse_manifest
 from ptxgraft.capture.images import image_bytes, image_format
-from ptxgraft.capture.model import ADDRESS_END, Allocation, BadLaunch, Capture, Image, Launch, Pointer, faults, shown
+from ptxgraft.capture.model import ADDRESS_END, Allocation, BadLaunch, Capture, Filter, Image, Launch, Pointer, faults, shown
 from ptxgraft.capture.run_log import RunLog, read_run_log
 from ptxgraft.errors import SourceError, SourceErrors
 
@@ -105,17 +106,31 @@ class _Reader:
             seq, manifest.kernel, manifest.grid, manifest.block, args, manifest.shared_bytes,
             pointers=[Pointer(p.offset, p.index, p.delta) for p in manifest.pointers], source=path_text(folder),
         )  # fmt: skip
-        errors = self._allocations(launch, manifest, folder, dumps) + _pointer_errors(manifest, args, folder)
+        errors = self._allocations(launch, manifest, folder, dumps) + _pointer_errors(manifest, args)
         if errors:
             raise errors[0] if len(errors) == 1 else SourceErrors(errors)
         self._images(launch, dumps)
         for fault in faults(launch):
             raise SourceError(f"{path_text(folder)}: {fault}")
-        for p in launch.pointers:
-            if launch.u64(p.offset) != launch.allocation(p.allocation).base + p.delta:
-                text = f"the pointer at argument offset {p.offset} is not what the manifest says of allocation {p.allocation}"
-                self.note("pointer", f"{path_text(folder)}: {text} (told once)")
+        self._oddities(launch)
         return launch
+
+    def _oddities(self, launch: Launch) -> None:
+        """Notes on what contradicts itself and can still be replayed."""
+        place = launch.source
+        for p in launch.pointers:
+            a = launch.allocation(p.allocation)
+            if launch.u64(p.offset) != a.base + p.delta:
+                self.note(
+                    "pointer",
+                    f"{place}: the pointer at argument offset {p.offset} is not what the manifest says of allocation {a.index} (told once)",
+                )
+            if not 0 <= p.delta <= a.size:
+                self.note("outside", f"{place}: the pointer at argument offset {p.offset} lies outside allocation {a.index} (told once)")
+        by_base = sorted(launch.allocations, key=lambda a: a.base)
+        for lower, upper in pairwise(by_base):
+            if lower.end > upper.base:
+                self.note("overlap", f"{place}: allocations {lower.index} and {upper.index} overlap (told once)")
 
     def _allocations(self, launch: Launch, manifest: DirectoryManifest, folder: str, dumps: _Dumps) -> list[SourceError]:
         errors: list[SourceError] = []
@@ -170,7 +185,7 @@ class _Reader:
         launch.textures.sort(key=lambda image: image.arg_offset)
         launch.surfaces.sort(key=lambda image: image.arg_offset)
 
-    def _filter(self, handle: int, launch: Launch):
+    def _filter(self, handle: int, launch: Launch) -> Filter | None:
         if self.log is None:
             path = os.path.join(self.root, LOG)
             self.log = RunLog()
@@ -191,7 +206,7 @@ def _size(path: str) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _pointer_errors(manifest: DirectoryManifest, args: bytes, folder: str) -> list[SourceError]:
+def _pointer_errors(manifest: DirectoryManifest, args: bytes) -> list[SourceError]:
     errors: list[SourceError] = []
     bases = {line.index: line.base for line in manifest.allocations}
     seen: set[int] = set()

@@ -60,6 +60,10 @@ class Allocation:
     def end(self) -> int:
         return self.base + self.size
 
+    def contents(self, when: When) -> Contents | None:
+        """The contents unopened, to be loaded in parts; ``None`` when that state was not recorded."""
+        return unopened(self, when)
+
     @property
     def after_recorded(self) -> bool:
         """Whether there is an ``after``; opens nothing."""
