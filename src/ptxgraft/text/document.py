@@ -141,6 +141,10 @@ def _named(name: str, functions: list[Function], kind: str, file: str) -> Functi
         if function.name == name:
             return function
     names = list(dict.fromkeys(f.name for f in functions))
-    near = get_close_matches(name, names, 3, 0.6) or names[:3]
+    wanted = name.lower()
+    close = get_close_matches(wanted, [n.lower() for n in names], 3)
+    # Names are mangled and long: one that holds what was asked for is nearer than one that is spelt alike.
+    near = [n for n in names if wanted and wanted in n.lower()] + [n for c in close for n in names if n.lower() == c]
+    near = list(dict.fromkeys(near))[:3] or names[:3]
     hint = f"did you mean {', '.join(repr(n) for n in near)}?" if near else f"it defines no {kind}"
     raise UsageError(f"{file} has no {kind} '{name}'", hint=hint)

@@ -17,7 +17,6 @@ from ptxgraft.text.model import Function, Scope, Statement
 from ptxgraft.text.rename import rename_spans
 
 _COMMENTS = re.compile(r"(?:[ \t]++|/\*(?:[^*\n]|\*(?!/))*+\*/)*+(?://[^\n]*+)?(?=\r?\n|\Z)")
-_INDENT = re.compile(r"(?:^|\n)([ \t]*)\Z")
 _AFTER, _RAW, _BEFORE = 0, 1, 2  # at one offset: what follows the statement before it, raw text, what precedes the statement after it
 
 
@@ -180,8 +179,8 @@ class EditScript:
         return text.replace("\r\n", "\n").replace("\n", self.newline) if self.newline == "\r\n" else text
 
     def _indent(self, at: int) -> str:
-        m = _INDENT.search(self.document.text, self.document.line_span(self.document.line(at))[0], at)
-        return m[1] if m else ""
+        before = self.document.text[self.document.line_span(self.document.line(at))[0] : at]
+        return "" if before.strip(" \t") else before
 
     def _after_comment(self, at: int) -> int:
         """``at``, or the end of its line when only blanks and whole comments follow there."""

@@ -55,9 +55,9 @@ def dimensions(text: str) -> list[int] | None:
     return None if None in sizes else [s for s in sizes if s is not None]
 
 
-def parse_head(masked: str, text: str, start: int, end: int, report: Report) -> Head | None:
-    """Read the head whose words after '.entry' or '.func' are ``masked[start:end]``. None after an error was reported."""
-    head = Head()
+def parse_head(masked: str, text: str, start: int, end: int, report: Report) -> Head:
+    """Read the head whose words after '.entry' or '.func' are ``masked[start:end]``; after an error, what was read until there."""
+    head = Head(name_start=start)
     at = _skip(masked, start, end)
     while m := _ATTRIBUTE.match(masked, at, end):
         head.directives.append((".attribute", tidy(text[at + len(".attribute") : m.end()])))
@@ -65,7 +65,7 @@ def parse_head(masked: str, text: str, start: int, end: int, report: Report) -> 
     if at < end and masked[at] == "(":
         at = _parameters(masked, at, end, head.returns, report)
         if at < 0:
-            return None
+            return head
     m = _NAME.match(masked, at, end)
     if m is None:
         report(
@@ -73,13 +73,13 @@ def parse_head(masked: str, text: str, start: int, end: int, report: Report) -> 
             f"expected a name, found {_found(masked, at, end)}",
             "a name follows '.entry', or '.func' and its return values",
         )
-        return None
+        return head
     head.name, head.name_start = m.group(), m.start()
     at = _skip(masked, m.end(), end)
     if at < end and masked[at] == "(":
         at = _parameters(masked, at, end, head.params, report)
         if at < 0:
-            return None
+            return head
     while at < end:
         m = _ATTRIBUTE.match(masked, at, end) or _TUNING.match(masked, at, end)
         if m is None:
@@ -88,7 +88,7 @@ def parse_head(masked: str, text: str, start: int, end: int, report: Report) -> 
                 f"expected '{{' or ';' after the head of '{head.name}', found {_found(masked, at, end)}",
                 "is a brace missing before it?",
             )
-            return None
+            return head
         word = m.group(1) if m.lastindex else ".attribute"
         head.directives.append((word, tidy(text[at + len(word) : m.end()]).rstrip(";").rstrip()))
         at = _skip(masked, m.end(), end)
@@ -165,6 +165,6 @@ def _skip(masked: str, at: int, end: int) -> int:
 
 def _found(masked: str, at: int, end: int) -> str:
     if at >= end:
-        return "its end"
+        return "the end of the head"
     words = masked[at:end].split(None, 1)
     return f"'{words[0][:40]}'"

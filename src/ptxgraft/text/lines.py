@@ -17,11 +17,12 @@ _NEWLINE = re.compile("\n")
 class Lines:
     """The line table of one text; ``text`` holds one character per byte (latin-1)."""
 
-    __slots__ = ("_starts", "name", "text")
+    __slots__ = ("_last", "_starts", "name", "text")
 
     def __init__(self, text: str, name: str) -> None:
         self.text, self.name = text, name
         self._starts: list[int] | None = None
+        self._last: tuple[int, str] = 0, ""
 
     @property
     def starts(self) -> list[int]:
@@ -39,6 +40,10 @@ class Lines:
         start = self.starts[self.line(offset) - 1]
         return len(_decode(self.text[start:offset])) + 1
 
+    def character(self, offset: int) -> str:
+        """The character at ``offset``, '\\ufffd' when its bytes are no UTF-8."""
+        return _decode(self.text[offset : offset + 4])[0]
+
     def span(self, line: int) -> tuple[int, int]:
         """Byte span of a line without its line end. Raises IndexError outside 1..number of lines."""
         starts = self.starts
@@ -53,8 +58,10 @@ class Lines:
     def place(self, offset: int) -> Place:
         """The place of a byte, with its source line for the caret."""
         line = self.line(offset)
-        start, end = self.span(line)
-        return Place(self.name, line, self.column(min(offset, len(self.text))), _decode(self.text[start:end]))
+        if self._last[0] != line:  # a thousand errors on one endless line share its text
+            start, end = self.span(line)
+            self._last = line, _decode(self.text[start:end])
+        return Place(self.name, line, self.column(min(offset, len(self.text))), self._last[1])
 
 
 def _decode(latin: str) -> str:

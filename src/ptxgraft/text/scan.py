@@ -44,16 +44,19 @@ _INSTRUCTION, _LABEL, _BRACE, _LOCATION, _ITEM, _WORD, _END = 4, 5, 6, 8, 10, 11
 _NO_COMMA = re.compile(rf"[A-Za-z0-9_$%)\]}}]{_WS}*\n{_WS}*+(?=[A-Za-z0-9_$%.{{])")
 _NEXT_OPCODE = re.compile(rf"{_WS}*\n{_WS}*+(?=[a-z]\w*(?:(?:\.|::)\w+)+[ \t]+[%$\[{{(A-Za-z0-9_-])", re.ASCII)
 _NO_SEMICOLON = re.compile(rf"(?:(?<![\w.$%])[A-Za-z_$%][\w$%]*|[>\]}}\"]){_WS}*\n{_WS}*+(?=[\w$%.@])", re.ASCII)
-_HEAD_OF_INSTRUCTION = re.compile(rf"(?:{_GUARD})?+(?:{_OPCODE})?+({_IN}*+(?:\{{{_IN}*+\}}{_IN}*+)*+)(\{{{_IN}*+)?+")
+_HEAD_OF_INSTRUCTION = re.compile(rf"(?:{_GUARD})?+(?:{_OPCODE})?+(?P<operands>{_IN}*+(?:\{{{_IN}*+\}}{_IN}*+)*+)(?P<open>\{{{_IN}*+)?+")
 _SPLIT_OPCODE = re.compile(rf"({_WS}*+\.\w++)++", re.ASCII)
 _LABEL_LINE = re.compile(rf"\n{_WS}*+{_ID}++{_WS}*+\Z")
 _LINKING = re.compile(rf"\.(visible|extern|weak|common){_WS}++(?=\.)")
 _DIRECTIVE = re.compile(r"\.[A-Za-z_]\w*", re.ASCII)
 _PRAGMA_TAIL = re.compile(rf"\.pragma{_WS}*+\"[^\"\n]*+\"(?:{_WS}*+,{_WS}*+\"[^\"\n]*+\")*+{_WS}*+\Z")
 _STOP = re.compile("[;{}]")
+_STRAY_RUN = re.compile(r";++|[^\x00-\x7f]++")
+_LINE_MARK = re.compile(r"#[ \t]*+(?:line[ \t]++)?\d")
 _REST_OF_LINE = re.compile(r"[^\n]*")
 _TO_NEXT = re.compile(r"[^;\n{}]*+;?")
-_NESTED_HEAD = re.compile(rf"(?:\.(?:visible|extern|weak|common){_WS}++)?\.(?:entry|func)\b")
+_MOST_ERRORS = 1000
+_HEAD_STOP = re.compile(rf"[;{{}}]|(?:\.(?:visible|extern|weak|common){_WS}++)?\.(?:entry|func)\b")
 
 _SHAPES: dict[str, tuple[re.Pattern[str], str]] = {
     ".version": (re.compile(rf"{_WS}++(\d++)\.(\d++)"), "'.version major.minor'"),
@@ -100,19 +103,26 @@ class Scan:
 def scan(text: str, lines: Lines) -> Scan:
     """Scan a whole text (one character per byte). All errors are in the result, in file order."""
     scanner = _Scanner(text, lines)
-    scanner.run()
-    scanner.result.errors.sort(key=lambda e: (e.place.line, e.place.column) if e.place else (0, 0))
+    try:
+        scanner.run()
+    except _TooManyErrors:
+        scanner.finish(whole=False)
+    errors = scanner.result.errors
+    errors.sort(key=lambda e: (e.place.line, e.place.column) if e.place else (0, 0))
+    if len(errors) >= _MOST_ERRORS:
+        errors.append(SourceError("too many errors, the rest of the file was not read", place=errors[-1].place, hint="is it a PTX text?"))
     return scanner.result
+
+
+class _TooManyErrors(Exception):
+    """Control flow: ends the scan of a text that is not PTX at all, whose every line is an error and costs a look at what follows."""
 
 
 class _Scanner:
     def __init__(self, text: str, lines: Lines) -> None:
         self.text, self.lines = text, lines
         self.result = Scan()
-        # Drivers pass modules with their terminating zero byte; it is kept and means nothing.
-        self.masked, self.whole = mask(text.rstrip("\0"), self.report)
-        self.masked += "\n" * (len(text) - len(self.masked))
-        self.result.masked = self.masked
+        self.masked = ""
         self.result.scopes.append(Scope(0, -1, "module", 0, -1))
         self.scope = 0
         self.pending = "block"  # kind of the next '{'
@@ -120,11 +130,24 @@ class _Scanner:
         self.stray = False  # an instruction outside every body was already reported
 
     def report(self, offset: int, message: str, hint: str = "") -> None:
+        if len(self.result.errors) >= _MOST_ERRORS:
+            raise _TooManyErrors
         self.result.errors.append(SourceError(message, place=self.lines.place(offset), hint=hint))
+
+    def trim(self, end: int) -> int:
+        """``end`` without the blanks before it."""
+        while end and self.masked[end - 1] in " \t\r\n\f\v":
+            end -= 1
+        return end
 
     def run(self) -> None:
         """The hot loop: instructions, labels, braces and line items here, everything rarer in a method that says where to go on."""
-        masked, finditer = self.masked, _STATEMENT.finditer
+        # Drivers pass modules with their terminating zero byte; it is kept and means nothing.
+        bare = self.text.rstrip("\0")
+        masked, whole = mask(bare, self.report)
+        masked += "\n" * (len(self.text) - len(bare))
+        self.masked = self.result.masked = masked
+        finditer = _STATEMENT.finditer
         append, statements = self.result.statements.append, self.result.statements
         instruction, label, directive = Kind.INSTRUCTION, Kind.LABEL, Kind.DIRECTIVE
         at, end = 0, len(masked)
@@ -148,6 +171,8 @@ class _Scanner:
                     guard = "".join(guard.split()) if guard else ""
                     append(Statement(len(statements), instruction, start, m.end(), self.scope, intern(opcode), guard, operands))
                 elif what == _LABEL:
+                    if self.scope == 0:
+                        self.outside(m.start(1))
                     append(Statement(len(statements), label, m.start(1), m.end(), self.scope, m[5], "", ""))
                 elif what == _BRACE:
                     self.brace(m[6], m.start(1))
@@ -168,7 +193,7 @@ class _Scanner:
                 else:
                     at = self.recover(m.start(1))
                     break
-        self.finish()
+        self.finish(whole)
 
     # -- structure ------------------------------------------------------------------------------------------------------------
 
@@ -203,7 +228,7 @@ class _Scanner:
 
     def outside(self, start: int) -> None:
         if not self.stray:
-            self.report(start, "an instruction outside every body", "was a body closed too early, or never opened?")
+            self.report(start, "a statement outside every body", "was a body closed too early, or never opened?")
         self.stray = True
 
     def add(self, start: int, end: int, opcode: str, operands: str) -> int:
@@ -212,19 +237,22 @@ class _Scanner:
         self.result.directives.setdefault(opcode, []).append(index)
         return end
 
-    def finish(self) -> None:
+    def finish(self, whole: bool) -> None:
+        """Close what is open. ``whole``: the end of the text is its real end, not hidden by a comment or too many errors."""
         result = self.result
-        if self.scope and self.whole:
+        if self.scope and whole:
             scope = result.scopes[self.scope]
             opened = result.statements[scope.first].start
             what = f"the body of '{self.function.name}'" if self.function else "a section" if scope.kind == "section" else "a block"
             if scope.kind == "block":
                 what = f"a block inside {what}" if self.function else what
-            end = len(self.masked.rstrip())
+            end = self.trim(len(self.masked))
             self.report(max(end - 1, 0), f"the file ends inside {what}, opened at line {self.lines.line(opened)}", "is the file truncated?")
         while self.scope:
             self.close(len(result.statements), len(self.masked))
         result.scopes[0].last = len(result.statements) - 1
+        if len(result.errors) >= _MOST_ERRORS:
+            return
         self.duplicates()
         if not self.text.strip(" \t\r\n\f\v\0"):
             self.report(0, "the file is empty", "expected a PTX module, which begins with '.version'")
@@ -236,7 +264,7 @@ class _Scanner:
     def duplicates(self) -> None:
         seen: dict[str, Function] = {}
         for function in self.result.functions:
-            if function.scope < 0:
+            if function.scope < 0 or not function.name:
                 continue
             first = seen.setdefault(function.name, function)
             if first is not function:
@@ -263,7 +291,7 @@ class _Scanner:
             stop = line.end() if line else at
             if word == ".loc" or ";" not in masked[at:stop]:
                 cut = _STOP.search(masked, at, stop)
-                stop = len(masked[: cut.start() if cut else stop].rstrip())
+                stop = self.trim(cut.start() if cut else stop)
                 return self.add(start, stop, word, tidy(self.text[at:stop]))
         return self.declaration(start, word, at)
 
@@ -276,8 +304,11 @@ class _Scanner:
             return self.resume(at)
         operands = tidy(self.text[at : m.end()])
         result = self.result
-        if word == ".version" and result.version is None:
-            result.version = int(m[1]), int(m[2])
+        if word == ".version":
+            if result.version is not None:
+                self.report(start, "a second '.version'", "a file holds one module")
+            else:
+                result.version = int(m[1]), int(m[2])
         elif word == ".target":
             result.target += tuple(p.strip() for p in operands.split(","))
         elif word == ".address_size":
@@ -293,7 +324,7 @@ class _Scanner:
             m = _STOP.search(masked, stop)
             if m is None or (m.group() == "}" and depth == 0):
                 where = m.start() if m else len(masked)
-                return self.unended(start, word, len(masked[:where].rstrip()), where)
+                return self.unended(start, word, self.trim(where), where)
             stop = m.end()
             if m.group() == ";":
                 break
@@ -313,35 +344,28 @@ class _Scanner:
     def head(self, start: int, at: int, kind: str, linking: str) -> int:
         masked, stop = self.masked, at
         while True:
-            m = _STOP.search(masked, stop)
+            m = _HEAD_STOP.search(masked, stop)
             stop = m.start() if m else len(masked)
             if not (m and m.group() == ";" and _PRAGMA_TAIL.search(masked, at, stop)):
                 break
             stop += 1
-        nested = _NESTED_HEAD.search(masked, at, stop)
-        if nested or m is None or m.group() == "}":
-            end = len(masked[: nested.start() if nested else stop].rstrip())
-            self.report(max(end - 1, start), f"the head of this .{kind} has neither a body nor a ';'", "expected '{' or ';'")
-            return nested.start() if nested else stop
-        if self.scope:
+        if m is None or m.group() not in (";", "{"):
+            self.report(max(self.trim(stop) - 1, start), f"the head of this .{kind} has neither a body nor a ';'", "expected '{' or ';'")
+            return stop
+        body = m.group() == "{"
+        if self.scope and (body or kind == "entry"):  # a body may hold declarations of functions
             self.leave(start, kind)
         before = len(self.result.errors)
-        head = parse_head(masked, self.text, at, len(masked[:stop].rstrip()), self.report)
+        head = parse_head(masked, self.text, at, self.trim(stop), self.report)
         self.stray = False
-        if head is None:
-            assert len(self.result.errors) > before
-            head_name, head_start = "", at
-            if m.group() == ";":
-                self.stray = True
-                return self.resume(self.lines_end(start))
-        else:
-            head_name, head_start = head.name, head.name_start
-        body = m.group() == "{"
-        end = len(masked[:stop].rstrip()) if body else stop + 1
+        if len(self.result.errors) > before and not body:
+            self.stray = True  # what follows may be the body of this head
+            return self.resume(self.lines_end(start))
+        end = self.trim(stop) if body else stop + 1
         index = len(self.result.statements)
         function = Function(
-            len(self.result.functions), kind, head_name, linking, head.params if head else [], head.returns if head else [],
-            head.directives if head else [], start, end, range(index, index + 1), name_start=head_start,
+            len(self.result.functions), kind, head.name, linking, head.params, head.returns, head.directives, start, end,
+            range(index, index + 1), name_start=head.name_start,
         )  # fmt: skip
         self.result.functions.append(function)
         self.add(start, end, f".{kind}", tidy(self.text[at:stop]))
@@ -370,9 +394,16 @@ class _Scanner:
         ran = _NEXT_OPCODE.match(self.masked, start, end) or _NO_COMMA.search(self.masked, start, end)
         if ran is None:
             return 0
-        stop = len(self.masked[: ran.end()].rstrip())
+        stop = self.trim(ran.end())
         self.report(stop - 1, "this statement is not ended", "expected ';'")
         return ran.end()
+
+    def shown(self, at: int) -> str:
+        """The character at ``at`` as a message shows it."""
+        if self.masked.startswith("\xef\xbb\xbf", at):
+            return "byte order mark"
+        character = self.lines.character(at)
+        return f"'{character}'" if character.isprintable() else f"byte 0x{ord(self.masked[at]):02x}"
 
     def resume(self, at: int) -> int:
         m = _TO_NEXT.match(self.masked, at)
@@ -384,38 +415,35 @@ class _Scanner:
         if masked[start] == "#" or masked.startswith("@@", start):
             stop = self.lines_end(start)
             word = masked[start:stop].split(None, 1)[0]
-            if word in ("#line", "@@DWARF") or word == "#":
+            if word == "@@DWARF" or _LINE_MARK.match(masked, start):
                 end = start + len(masked[start:stop].rstrip())
                 return self.add(start, end, word, tidy(self.text[start + len(word) : end]))
             self.report(start, f"'{word[:40]}' is not understood", "preprocess the file first")
             return stop
         m = _HEAD_OF_INSTRUCTION.match(masked, start)
         if m is None or m.end() == start:
-            found = masked[start]
-            shown = f"'{found}'" if " " < found < "\x7f" else f"byte 0x{ord(found):02x}"
-            self.report(start, f"unexpected {shown}", "expected a statement")
-            return start + 1
-        ran = _NO_COMMA.search(masked, m.start(1), m.end(1)) or _NEXT_OPCODE.match(masked, m.start(1), m.end(1))
+            run = _STRAY_RUN.match(masked, start)
+            self.report(start, f"unexpected {self.shown(start)}", "expected a statement")
+            return run.end() if run else start + 1
+        ran = _NO_COMMA.search(masked, *m.span("operands")) or _NEXT_OPCODE.match(masked, *m.span("operands"))
         if ran:
-            self.report(len(masked[: ran.end()].rstrip()) - 1, "this statement is not ended", "expected ';'")
+            self.report(self.trim(ran.end()) - 1, "this statement is not ended", "expected ';'")
             return ran.end()
-        if m[2]:
-            self.report(m.start(2), "this '{' is not closed before the end of its statement", "expected '}'")
-            return self.resume(m.end(2))
+        if m["open"]:
+            self.report(m.start("open"), "this '{' is not closed before the end of its statement", "expected '}'")
+            return self.resume(m.end("open"))
         stop = m.end()
         found = masked[stop : stop + 1]
         label = _LABEL_LINE.search(masked, start, stop) if found == ":" else None
         stop = label.start() if label else stop
-        last = max(len(masked[:stop].rstrip()) - 1, start)
-        if not found or found == "}" or found == "@" or label or found == ";":
-            self.report(
-                last,
-                "this statement is not ended" if found != ";" else "this statement has no opcode",
-                "expected ';'" if found != ";" else "expected an instruction",
-            )
-            return stop + 1 if found == ";" else stop
-        shown = f"'{found}'" if " " < found < "\x7f" else f"byte 0x{ord(found):02x}"
-        self.report(stop, f"unexpected {shown} in a statement", "expected operands or ';'")
+        last = max(self.trim(stop) - 1, start)
+        if found == ";":
+            self.report(start, "this statement has no opcode", "expected an instruction")
+            return stop + 1
+        if not found or found in "}@" or label:
+            self.report(last, "this statement is not ended", "expected ';'")
+            return stop
+        self.report(stop, f"unexpected {self.shown(stop)} in a statement", "expected operands or ';'")
         return max(self.resume(stop + 1), stop + 1)
 
 
