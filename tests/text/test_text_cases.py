@@ -129,7 +129,9 @@ def test_edits_touch_no_comment():
     for s in d.statements:
         if s.opcode.startswith("ret"):
             script.insert_before(s, "bar.sync 0;")
-    assert script.apply() == d.data.replace(b"\t@%p1 ret.uni", b"\tbar.sync 0;\n\t@%p1 ret.uni").replace(b"\n\tret;\n}", b"\n\tbar.sync 0;\n\tret;\n}")
+    assert script.apply() == d.data.replace(b"\t@%p1 ret.uni", b"\tbar.sync 0;\n\t@%p1 ret.uni").replace(
+        b"\n\tret;\n}", b"\n\tbar.sync 0;\n\tret;\n}"
+    )
 
 
 def test_negative_and_hexadecimal_literals_stay_text():

@@ -24,7 +24,7 @@ def test_round_trip(path, covers):
 @pytest.mark.parametrize("path", NASTY, ids=lambda p: p.stem)
 def test_a_trailing_comment_or_nul_changes_no_statement(path, covers):
     before = Document.read(path)
-    data = path.read_bytes().rstrip(b"\0") + b"\n// } ; {\n/* \" */\0"
+    data = path.read_bytes().rstrip(b"\0") + b'\n// } ; {\n/* " */\0'
     after = Document.parse(data)
     covers(after)
     assert [(s.kind, s.start, s.end, s.opcode, s.operands) for s in before.statements] == [

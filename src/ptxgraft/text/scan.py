@@ -218,11 +218,13 @@ class _Scanner:
         statements.append(Statement(index, Kind.CLOSE, start, start + 1, self.scope, "}", "", ""))
         self.close(index, start + 1)
 
-    def close(self, index: int, end: int) -> None:
+    def close(self, last: int, end: int) -> None:
+        """Leave the innermost scope, whose last statement is ``last`` (its '}', where there is one) and which ends before byte ``end``."""
         scope = self.result.scopes[self.scope]
-        scope.last = index
+        scope.last = last
         if scope.kind == "function" and self.function:
-            self.function.body, self.function.end = range(scope.first + 1, index), end
+            braced = self.result.statements[last].kind is Kind.CLOSE and self.result.statements[last].scope == scope.index
+            self.function.body, self.function.end = range(scope.first + 1, last if braced else last + 1), end
             self.function = None
         self.scope = scope.parent
 
@@ -249,7 +251,7 @@ class _Scanner:
             end = self.trim(len(self.masked))
             self.report(max(end - 1, 0), f"the file ends inside {what}, opened at line {self.lines.line(opened)}", "is the file truncated?")
         while self.scope:
-            self.close(len(result.statements), len(self.masked))
+            self.close(len(result.statements) - 1, len(self.masked))
         result.scopes[0].last = len(result.statements) - 1
         if len(result.errors) >= _MOST_ERRORS:
             return
@@ -259,7 +261,7 @@ class _Scanner:
         elif result.version is None and ".version" not in result.directives:
             self.report(0, "no '.version' directive", "expected a PTX module, which begins with '.version'")
         elif ".target" not in result.directives:
-            self.report(result.statements[0].start, "no '.target' directive", "expected '.target sm_NN' after '.version'")
+            self.report(result.statements[0].start if result.statements else 0, "no '.target' directive", "expected '.target sm_NN' after '.version'")
 
     def duplicates(self) -> None:
         seen: dict[str, Function] = {}
@@ -384,7 +386,7 @@ class _Scanner:
         name = f" of '{self.function.name}'" if self.function else ""
         self.report(start, f"an .{kind} inside the body{name}: the '{{' at line {line} is not closed", "expected '}' before it")
         while self.scope:
-            self.close(len(self.result.statements), start)
+            self.close(len(self.result.statements) - 1, start)
 
     # -- errors ---------------------------------------------------------------------------------------------------------------
 
