@@ -100,7 +100,7 @@ def _bytes(values: np.ndarray | None) -> bytes | None:
     return None if values is None else values.tobytes()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def described() -> Callable[..., dict[str, object]]:
     """Everything a launch says, as plain values; ``shared=True`` leaves out what the directory form does not hold."""
 

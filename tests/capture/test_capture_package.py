@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import subprocess
+import sys
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any, cast
@@ -322,3 +326,55 @@ def test_numpy_integers_are_integers(tmp_path: Path, in_memory, described) -> No
     launch = in_memory(grid=tuple(np.array([2, 3, 4])), shared_bytes=np.int32(16))
     write([launch], tmp_path / "a.ptxcap")
     assert described(open_capture(tmp_path / "a.ptxcap").launch(5)) == described(launch)
+
+
+def test_what_is_held_is_not_read_again(package: Path) -> None:
+    launch = open_capture(package).launch(5)
+    held = launch.before(0)[10:]
+    for path in blobs(package):
+        path.unlink()
+    assert np.shares_memory(launch.before(0), held)
+    del held
+    with pytest.raises(SourceError):
+        launch.before(0)
+
+
+def test_a_bomb_is_not_unpacked(package: Path) -> None:
+    path = blob_of(package, manifest(package)["launches"][0]["allocations"][0]["before"])
+    path.write_bytes(zlib.compress(bytes(1 << 22)))
+    launch = open_capture(package).launch(5)
+    tracemalloc.start()
+    try:
+        with pytest.raises(SourceError, match="altered"):
+            launch.before(0)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_launches_travel_between_processes(package: Path, by_hand: Path, described, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(package.parent)
+    for name in (package.name, by_hand.name):
+        for launch in open_capture(name).launches:
+            sent = pickle.dumps(launch)
+            assert len(sent) < 5000, "contents are not sent, only where they are"
+            monkeypatch.chdir("/")
+            assert described(pickle.loads(sent)) == described(launch)
+            monkeypatch.chdir(package.parent)
+
+
+def test_a_process_that_dies_while_writing_leaves_no_capture(tmp_path: Path) -> None:
+    program = """
+import os, sys
+from ptxgraft.capture import Allocation, Launch, package_writer
+with package_writer(sys.argv[1]) as writer:
+    for seq in range(9):
+        if seq == 5:
+            os._exit(7)
+        writer.add(Launch(seq, "k", (1, 1, 1), (1, 1, 1), b"", allocations=[Allocation(0, 0, 3, b"abc")]))
+"""
+    assert subprocess.run([sys.executable, "-c", program, str(tmp_path / "a.ptxcap")], check=False).returncode == 7
+    assert not (tmp_path / "a.ptxcap").exists()
+    for left in tmp_path.iterdir():
+        with pytest.raises(SourceError, match="not a capture"):
+            open_capture(left)

@@ -10,6 +10,7 @@ import hashlib
 import os
 import zlib
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -20,6 +21,11 @@ BLOBS = "blobs"
 CHUNK_BYTES = 1 << 20
 # Level 1: memory images compress nearly as well as at 6, several times faster.
 LEVEL = 1
+
+
+# Contents that somebody still holds, verified when they were loaded: asking again is free, letting go frees the memory. NumPy views keep the
+# array they were cut from alive, so a held slice counts.
+_LOADED: WeakValueDictionary[tuple[str, int, tuple[str, ...]], Bytes] = WeakValueDictionary()
 
 
 def _path(folder: str, digest: str) -> str:
@@ -40,6 +46,9 @@ class BlobContents:
 
     def load(self, start: int = 0, stop: int | None = None) -> Bytes:
         begin, end, _ = slice(start, stop).indices(self.size)
+        whole = _LOADED.get((self.folder, self.chunk_bytes, self.digests))
+        if whole is not None and whole.nbytes == self.size:
+            return whole[begin:end]
         end = max(begin, end)
         first, last = begin // self.chunk_bytes, -(-end // self.chunk_bytes)
         origin = first * self.chunk_bytes
@@ -54,6 +63,8 @@ class BlobContents:
         if self.whole is not None and loaded.nbytes == self.size and hashlib.sha256(loaded.data).hexdigest() != self.whole:
             raise SourceError(f"{self.folder}: {self.what} is not what its SHA-256 says")
         loaded.flags.writeable = False
+        if self.digests and loaded.nbytes == self.size:
+            _LOADED[(self.folder, self.chunk_bytes, self.digests)] = loaded
         return loaded[begin - origin : end - origin]
 
     def _read(self, digest: str, length: int) -> bytes:

@@ -36,7 +36,7 @@ def is_directory_capture(folder: str) -> bool:
 
 def read_directory(path: str | os.PathLike[str]) -> Capture:
     """Open a directory capture. Raises ``SourceError`` when it has no launch folders at all; launches that are wrong go to ``bad``."""
-    root = os.fspath(path)
+    root = os.path.abspath(path)  # contents are opened later, perhaps in another process with another working directory
     reader = _Reader(root, _dump_names(root))
     launches: list[Launch] = []
     bad: list[BadLaunch] = []
@@ -59,7 +59,7 @@ def read_directory(path: str | os.PathLike[str]) -> Capture:
             bad.append(BadLaunch(seq, path_text(match[2]), error))
     if not launches and not bad:
         raise SourceError(f"{path_text(root)}: the capture holds no launch", hint=f"expected folders {REPLAY}/replay-NNNNNN-KERNEL")
-    return Capture(launches, root, "directory", bad, list(reader.notes.values()))
+    return Capture(launches, os.fspath(path), "directory", bad, list(reader.notes.values()))
 
 
 def _names(folder: str) -> list[str]:

@@ -2,10 +2,22 @@
 
 Invariant: writing and reading give back every part of the model; the manifest is written last, after every blob it names; what it says is checked
 before it is believed, and none of it is ever used as a path except a blob's 64 hexadecimal digits.
+
+The manifest is a JSON object: ``format`` "ptxgraft capture", ``version`` 1, ``chunk_bytes``, and ``launches``, each with
+
+    seq, kernel, grid [x, y, z], block [x, y, z], shared_bytes, args (hexadecimal), module_hash (SHA-256), module (contents)
+    allocations   index, base ("0x..."), size, before, after (contents)
+    pointers      offset, allocation (an index), delta
+    textures, surfaces   arg_offset, handle ("0x..."), width, height, channels, format (CUarray_format), filter, address, normalized, before, after
+    variables     name, before, after
+
+Contents are ``{"size": bytes, "chunks": [SHA-256, ...]}``, each chunk but the last of ``chunk_bytes`` and stored as ``blobs/<SHA-256>.z``. What was not
+recorded is null.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import operator
 import os
@@ -94,10 +106,13 @@ class PackageWriter:
                 **states(i, f"the {i.kind} at argument offset {i.arg_offset}"),
             }
 
+        module_hash = launch.module_hash
+        if module_hash is None and (module := launch.module) is not None:  # a module set after the launch was made
+            module_hash = hashlib.sha256(module).hexdigest()
         return {
             "seq": launch.seq,
             "kernel": launch.kernel,
-            "module_hash": launch.module_hash,
+            "module_hash": module_hash,
             "module": contents(launch, "module", "the module"),
             "grid": list(launch.grid),
             "block": list(launch.block),
@@ -145,7 +160,7 @@ def write(source: Capture | Iterable[Launch], path: str | os.PathLike[str], *, o
 
 def read_package(path: str | os.PathLike[str]) -> Capture:
     """Open a capture of our own form. Raises ``SourceError`` when its manifest cannot be read; a launch that is wrong goes to ``bad``."""
-    folder = os.fspath(path)
+    folder = os.path.abspath(path)  # contents are opened later, perhaps in another process with another working directory
     top = parse(os.path.join(folder, MANIFEST))
     if not isinstance(top.value, dict) or top.value.get("format") != FORMAT:
         raise top.wrong(f"a manifest whose format is {FORMAT!r}")
@@ -155,7 +170,7 @@ def read_package(path: str | os.PathLike[str]) -> Capture:
             f"{top.file}: written in version {version} of the format", hint=f"this ptxgraft reads version {VERSION}: install a newer one"
         )
     chunk_bytes = top["chunk_bytes"].integer(1, LARGEST_CHUNK)
-    capture = Capture(path=folder, form="package")
+    capture = Capture(path=os.fspath(path), form="package")
     seen: set[int] = set()
     for node in top["launches"].items():
         seq, kernel = _known_of(node)
@@ -169,7 +184,7 @@ def read_package(path: str | os.PathLike[str]) -> Capture:
         seen.add(seq)
     if not capture.launches and not capture.bad:
         raise SourceError(f"{top.file}: the capture holds no launch")
-    return Capture(capture.launches, folder, "package", capture.bad, top.notes)
+    return Capture(capture.launches, capture.path, "package", capture.bad, top.notes)
 
 
 def _known_of(node: Node) -> tuple[int, str]:
