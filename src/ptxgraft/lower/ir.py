@@ -86,7 +86,7 @@ class Val:
     @property
     def name(self) -> str:
         """The name or literal; asking for it means using it."""
-        return self._name if type(self._name) is str else self._name.use()
+        return self._name if isinstance(self._name, str) else self._name.use()
 
     @property
     def type(self) -> str:
@@ -186,5 +186,5 @@ class Emitter:
 
     def body(self) -> str:
         """The whole body, beginning with the entry block's label."""
-        lines = [line if type(line) is str else line.text for line in self._lines]
+        lines = [line if isinstance(line, str) else line.text for line in self._lines]
         return "\n".join(["entry:", *self._allocas, *filter(None, lines)])

@@ -68,7 +68,9 @@ def _target_machine(machine: Host, level: int) -> llvm.TargetMachine:
     _initialise()
     target = llvm.Target.from_default_triple()
     # No contraction: llvmlite's default leaves fp-fusion to the text, and the text never allows it.
-    return target.create_target_machine(cpu=machine.cpu, features=",".join(machine.features), opt=level, reloc="default", codemodel="jitdefault")
+    return target.create_target_machine(
+        cpu=machine.cpu, features=",".join(machine.features), opt=level, reloc="default", codemodel="jitdefault"
+    )
 
 
 def compile_ir(text: str, opt_level: int = 1, machine: Host | None = None, passes: str = "sroa") -> bytes:
