@@ -152,7 +152,7 @@ def _fma64(a: Bits, b: Bits, c: Bits, rounding: str, order: str) -> Bits:
 def _add64(a: Bits, b: Bits, rounding: str) -> Bits:
     if rounding == "rn":
         return _nan64(a.view(np.float64) + b.view(np.float64), b, a)
-    return _fma64(a, _ONE, b, rounding, "cab")
+    return _fma64(a, np.full_like(a, _ONE), b, rounding, "cab")
 
 
 def _mul64(a: Bits, b: Bits, rounding: str) -> Bits:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ptxgraft.isa import floats
 from ptxgraft.isa.lanes import Lanes, Value
@@ -82,6 +83,11 @@ def _spellings(kind: _Kind) -> Iterator[tuple[str, bool]]:
     yield f"{{cmp:{kind.operators}}}.{_BOOL}{flush}", True
 
 
+def _condition(boolean: bool) -> dict[str, Any]:
+    """The operand that a boolean operator takes."""
+    return {"c": "in pred"} if boolean else {}
+
+
 _ONE32, _NAN32, _TWO32 = 0x3F800000, 0x7FC00001, 0x40000000
 _SETP_EXAMPLES = {
     "b16|b32|b64": [("setp.eq.b32", (5, 5), (1, 0)), ("setp.ne.b64", (1 << 40, 0), (1, 0)), ("setp.eq.and.b32", (5, 5, 0), (0, 0))],
@@ -121,7 +127,7 @@ for _kind in (*_KINDS, *_PAIRS):
             q="out pred |?",
             a="in {type}",
             b="in {type}",
-            **({"c": "in pred"} if _boolean else {}),
+            **_condition(_boolean),
             since=_kind.since,
             sm=_kind.sm,
             examples=_examples(_SETP_EXAMPLES[_kind.types], _boolean),
@@ -185,7 +191,7 @@ def _declare_set() -> None:
                     d="out {dtype}",
                     a="in {type}",
                     b="in {type}",
-                    **({"c": "in pred"} if boolean else {}),
+                    **_condition(boolean),
                     since=since,
                     sm=sm,
                     examples=_examples(_SET_EXAMPLES.get((dtypes, kind.types), []), boolean),

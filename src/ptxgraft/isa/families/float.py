@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ptxgraft.isa import floats
 from ptxgraft.isa.lanes import Lanes, Value
-from ptxgraft.isa.table import instruction
+from ptxgraft.isa.roles import binary, unary
 
 MODES = "rn|rz|rm|rp"
 ONE, TWO, THREE, TENTH = 0x3F800000, 0x40000000, 0x40400000, 0x3DCCCCCD
@@ -30,7 +30,6 @@ def mul(lanes: Lanes, a: Value, b: Value, *, rounding: str, ftz: str, sat: str, 
     return floats.saturate(lanes, type, lanes.float_mul(type, a, b, rounding or "rn", bool(ftz)), sat)
 
 
-_BINARY = {"d": "out {type}", "a": "in {type}", "b": "in {type}"}
 _EXAMPLES = {
     "add": [
         ("add.f32", (ONE, TWO), (THREE,)),
@@ -69,8 +68,8 @@ _EXAMPLES64 = {
     ],
 }
 for _root, _meaning in (("add", add), ("sub", sub), ("mul", mul)):
-    instruction(f"{_root}.{{rounding:{MODES}}}?.{{ftz:ftz}}?.{{sat:sat}}?.{{type:f32}}", examples=_EXAMPLES[_root], **_BINARY)(_meaning)
-    instruction(f"{_root}.{{rounding:{MODES}}}?.{{type:f64}}", sm=13, examples=_EXAMPLES64[_root], **_BINARY)(_meaning)
+    binary(f"{_root}.{{rounding:{MODES}}}?.{{ftz:ftz}}?.{{sat:sat}}?.{{type:f32}}", examples=_EXAMPLES[_root])(_meaning)
+    binary(f"{_root}.{{rounding:{MODES}}}?.{{type:f64}}", sm=13, examples=_EXAMPLES64[_root])(_meaning)
 
 
 def fma(lanes: Lanes, a: Value, b: Value, c: Value, *, rounding: str, ftz: str, sat: str, type: str) -> Value:
@@ -79,7 +78,7 @@ def fma(lanes: Lanes, a: Value, b: Value, c: Value, *, rounding: str, ftz: str, 
 
 
 for _root in ("fma", "mad"):
-    instruction(
+    binary(
         f"{_root}.{{rounding:{MODES}}}.{{ftz:ftz}}?.{{sat:sat}}?.{{type:f32}}",
         c="in {type}",
         since=(2, 0),
@@ -92,9 +91,8 @@ for _root in ("fma", "mad"):
             (f"{_root}.rn.sat.f32", (TWO, THREE, ONE), (ONE,)),
             (f"{_root}.rn.f32", (INF, 0, NAN), (NAN,)),
         ],
-        **_BINARY,
     )(fma)
-    instruction(
+    binary(
         f"{_root}.{{rounding:{MODES}}}.{{type:f64}}",
         c="in {type}",
         since=(1, 4),
@@ -105,11 +103,10 @@ for _root in ("fma", "mad"):
             (f"{_root}.rm.f64", (D_ONE, D_ONE, 0xBFF0 << 48), (1 << 63,)),
             (f"{_root}.rn.f64", (0x7FF0000000000001, 0xFFF0000000000002, 0x7FF0000000000003), (0xFFF8000000000002,)),
         ],
-        **_BINARY,
     )(fma)
 
 
-@instruction(
+@binary(
     f"div.{{rounding:{MODES}}}.{{ftz:ftz}}?.{{type:f32}}",
     since=(2, 0),
     sm=20,
@@ -120,9 +117,8 @@ for _root in ("fma", "mad"):
         ("div.rn.f32", (0, 0), (NAN,)),
         ("div.rm.f32", (0xBF800000, 0), (0xFF800000,)),
     ],
-    **_BINARY,
 )
-@instruction(
+@binary(
     f"div.{{rounding:{MODES}}}.{{type:f64}}",
     since=(1, 4),
     sm=13,
@@ -134,17 +130,13 @@ for _root in ("fma", "mad"):
         ("div.rp.f64", (1, D_THREE), (1,)),
         ("div.rn.f64", (0xFFF0000000000001, 0x7FF0000000000002), (0xFFF8000000000001,)),
     ],
-    **_BINARY,
 )
 def div(lanes: Lanes, a: Value, b: Value, *, rounding: str, ftz: str, type: str) -> Value:
     """d = a / b."""
     return lanes.float_div(type, a, b, rounding, bool(ftz))
 
 
-_UNARY = {"d": "out {type}", "a": "in {type}"}
-
-
-@instruction(
+@unary(
     f"rcp.{{rounding:{MODES}}}.{{ftz:ftz}}?.{{type:f32}}",
     since=(2, 0),
     sm=20,
@@ -153,14 +145,12 @@ _UNARY = {"d": "out {type}", "a": "in {type}"}
         ("rcp.rn.f32", (MINUS_ZERO,), (0xFF800000,)),
         ("rcp.rn.ftz.f32", (0x7F000001,), (0,)),
     ],
-    **_UNARY,
 )
-@instruction(
+@unary(
     f"rcp.{{rounding:{MODES}}}.{{type:f64}}",
     since=(1, 4),
     sm=13,
     examples=[("rcp.rp.f64", (D_THREE,), (0x3FD5555555555556,)), ("rcp.rn.f64", (0x7FF4 << 48,), (0x7FFC << 48,))],
-    **_UNARY,
 )
 def rcp(lanes: Lanes, a: Value, *, rounding: str, ftz: str, type: str) -> Value:
     """d = 1 / a."""
@@ -168,7 +158,7 @@ def rcp(lanes: Lanes, a: Value, *, rounding: str, ftz: str, type: str) -> Value:
     return lanes.float_div(type, lanes.const(f.one, f.width), a, rounding, bool(ftz))
 
 
-@instruction(
+@unary(
     f"sqrt.{{rounding:{MODES}}}.{{ftz:ftz}}?.{{type:f32}}",
     since=(2, 0),
     sm=20,
@@ -179,9 +169,8 @@ def rcp(lanes: Lanes, a: Value, *, rounding: str, ftz: str, type: str) -> Value:
         ("sqrt.rn.f32", (0xBF800000,), (NAN,)),
         ("sqrt.rn.ftz.f32", (0x80000001,), (MINUS_ZERO,)),
     ],
-    **_UNARY,
 )
-@instruction(
+@unary(
     f"sqrt.{{rounding:{MODES}}}.{{type:f64}}",
     since=(1, 4),
     sm=13,
@@ -190,30 +179,27 @@ def rcp(lanes: Lanes, a: Value, *, rounding: str, ftz: str, type: str) -> Value:
         ("sqrt.rp.f64", (1 << 62,), (0x3FF6A09E667F3BCD,)),
         ("sqrt.rn.f64", (0xBFF0 << 48,), (0xFFF8 << 48,)),
     ],
-    **_UNARY,
 )
 def sqrt(lanes: Lanes, a: Value, *, rounding: str, ftz: str, type: str) -> Value:
     """d = the square root of a."""
     return lanes.float_sqrt(type, a, rounding, bool(ftz))
 
 
-@instruction(
+@unary(
     "abs.{ftz:ftz}?.{type:f32}",
     examples=[("abs.f32", (0xBF800000,), (ONE,)), ("abs.ftz.f32", (0x80000001,), (0,)), ("abs.f32", (0xFFC00000,), (NAN,))],
-    **_UNARY,
 )
-@instruction("abs.{type:f64}", sm=13, examples=[("abs.f64", (0xBFF0 << 48,), (D_ONE,))], **_UNARY)
+@unary("abs.{type:f64}", sm=13, examples=[("abs.f64", (0xBFF0 << 48,), (D_ONE,))])
 def abs_(lanes: Lanes, a: Value, *, ftz: str, type: str) -> Value:
     """d = |a|."""
     return floats.absolute(lanes, type, a, ftz)
 
 
-@instruction(
+@unary(
     "neg.{ftz:ftz}?.{type:f32}",
     examples=[("neg.f32", (ONE,), (0xBF800000,)), ("neg.ftz.f32", (1,), (MINUS_ZERO,)), ("neg.f32", (0x7FC00000,), (NAN,))],
-    **_UNARY,
 )
-@instruction("neg.{type:f64}", sm=13, examples=[("neg.f64", (0,), (1 << 63,))], **_UNARY)
+@unary("neg.{type:f64}", sm=13, examples=[("neg.f64", (0,), (1 << 63,))])
 def neg(lanes: Lanes, a: Value, *, ftz: str, type: str) -> Value:
     """d = -a."""
     return floats.negated(lanes, type, a, ftz)
@@ -231,7 +217,7 @@ def max_(lanes: Lanes, a: Value, b: Value, *, ftz: str, nan: str, xorsign: str, 
 
 for _root, _meaning in (("min", min_), ("max", max_)):
     _first = _root == "min"
-    instruction(
+    binary(
         f"{_root}.{{ftz:ftz}}?.{{nan:NaN}}?.{{xorsign:xorsign}}?.{{absolute:abs}}?.{{type:f32}}",
         legal=lambda *, xorsign, absolute, **_: bool(xorsign) == bool(absolute),
         examples=[
@@ -244,14 +230,12 @@ for _root, _meaning in (("min", min_), ("max", max_)):
             (f"{_root}.ftz.f32", (0x80000001, 1), (MINUS_ZERO if _first else 0,)),
             (f"{_root}.xorsign.abs.f32", (0xC0000000, ONE), (0xBF800000 if _first else 0xC0000000,)),
         ],
-        **_BINARY,
     )(_meaning)
-    instruction(
+    binary(
         f"{_root}.{{type:f64}}",
         sm=13,
         examples=[
             (f"{_root}.f64", (D_ONE, D_THREE), (D_ONE if _first else D_THREE,)),
             (f"{_root}.f64", (0x7FF0000000000001, 0xFFF0000000000002), (0xFFF8000000000002,)),
         ],
-        **_BINARY,
     )(_meaning)

@@ -8,10 +8,8 @@ from __future__ import annotations
 from ptxgraft.isa import floats
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.packed import each, element
-from ptxgraft.isa.table import instruction
+from ptxgraft.isa.roles import binary, unary
 
-_BINARY = {"d": "out {type}", "a": "in {type}", "b": "in {type}"}
-_UNARY = {"d": "out {type}", "a": "in {type}"}
 _F16, _BF16 = "{type:f16|f16x2}", "{type:bf16|bf16x2}"
 
 
@@ -54,13 +52,11 @@ _EXAMPLES_BF16 = {
     "mul": [("mul.bf16x2", (0x40004040, 0x40007F80), (0x40807F80,))],
 }
 for _root, _meaning in (("add", add), ("sub", sub), ("mul", mul)):
-    instruction(f"{_root}.{{rounding:rn}}?.{{ftz:ftz}}?.{{sat:sat}}?.{_F16}", since=(4, 2), sm=53, examples=_EXAMPLES[_root], **_BINARY)(
-        _meaning
-    )
-    instruction(f"{_root}.{{rounding:rn}}?.{_BF16}", since=(7, 8), sm=90, examples=_EXAMPLES_BF16[_root], **_BINARY)(_meaning)
+    binary(f"{_root}.{{rounding:rn}}?.{{ftz:ftz}}?.{{sat:sat}}?.{_F16}", since=(4, 2), sm=53, examples=_EXAMPLES[_root])(_meaning)
+    binary(f"{_root}.{{rounding:rn}}?.{_BF16}", since=(7, 8), sm=90, examples=_EXAMPLES_BF16[_root])(_meaning)
 
 
-@instruction(
+@binary(
     f"fma.rn.{{ftz:ftz}}?.{{sat:sat}}?.{_F16}",
     c="in {type}",
     since=(4, 2),
@@ -72,9 +68,8 @@ for _root, _meaning in (("add", add), ("sub", sub), ("mul", mul)):
         ("fma.rn.f16", (0x7C00, 0, 0x3C00), (0x7FFF,)),
         ("fma.rn.ftz.f16", (0x0001, 0x3C00, 0), (0,)),
     ],
-    **_BINARY,
 )
-@instruction(
+@binary(
     f"fma.rn.{{ftz:ftz}}?.{{relu:relu}}.{_F16}",
     c="in {type}",
     since=(7, 0),
@@ -83,9 +78,8 @@ for _root, _meaning in (("add", add), ("sub", sub), ("mul", mul)):
         ("fma.rn.relu.f16", (0x4000, 0xC200, 0x3C00), (0,)),
         ("fma.rn.relu.f16x2", (0x3C007C00, 0x3C000000, 0x3C003C00), (0x40007FFF,)),
     ],
-    **_BINARY,
 )
-@instruction(
+@binary(
     f"fma.rn.{{relu:relu}}?.{_BF16}",
     c="in {type}",
     since=(7, 0),
@@ -94,7 +88,6 @@ for _root, _meaning in (("add", add), ("sub", sub), ("mul", mul)):
         ("fma.rn.bf16", (0x4000, 0x4040, 0x3F80), (0x40E0,)),
         ("fma.rn.relu.bf16x2", (0xC0004000, 0x40404040, 0x3F803F80), (0x000040E0,)),
     ],
-    **_BINARY,
 )
 def fma(lanes: Lanes, a: Value, b: Value, c: Value, *, ftz: str, sat: str, relu: str, type: str) -> Value:
     """d = a * b + c, rounded once; relu: negative results and -0 give +0."""
@@ -107,27 +100,25 @@ def fma(lanes: Lanes, a: Value, b: Value, c: Value, *, ftz: str, sat: str, relu:
     return each(lanes, type, one, a, b, c)
 
 
-@instruction(
+@unary(
     f"neg.{{ftz:ftz}}?.{_F16}",
     since=(6, 0),
     sm=53,
     examples=[("neg.f16", (0x3C00,), (0xBC00,)), ("neg.f16x2", (0x7E003C00,), (0x7FFFBC00,)), ("neg.ftz.f16", (1,), (0x8000,))],
-    **_UNARY,
 )
-@instruction(f"neg.{_BF16}", since=(7, 0), sm=80, examples=[("neg.bf16x2", (0xFFC03F80,), (0x7FFFBF80,))], **_UNARY)
+@unary(f"neg.{_BF16}", since=(7, 0), sm=80, examples=[("neg.bf16x2", (0xFFC03F80,), (0x7FFFBF80,))])
 def neg(lanes: Lanes, a: Value, *, ftz: str, type: str) -> Value:
     """d = -a."""
     return each(lanes, type, lambda x: floats.negated(lanes, element(type), x, ftz), a)
 
 
-@instruction(
+@unary(
     f"abs.{{ftz:ftz}}?.{_F16}",
     since=(6, 5),
     sm=53,
     examples=[("abs.f16", (0xBC00,), (0x3C00,)), ("abs.f16x2", (0xFE01BC00,), (0x7FFF3C00,)), ("abs.ftz.f16", (0x8001,), (0,))],
-    **_UNARY,
 )
-@instruction(f"abs.{_BF16}", since=(7, 0), sm=80, examples=[("abs.bf16", (0xBF80,), (0x3F80,))], **_UNARY)
+@unary(f"abs.{_BF16}", since=(7, 0), sm=80, examples=[("abs.bf16", (0xBF80,), (0x3F80,))])
 def abs_(lanes: Lanes, a: Value, *, ftz: str, type: str) -> Value:
     """d = |a|."""
     return each(lanes, type, lambda x: floats.absolute(lanes, element(type), x, ftz), a)
@@ -146,7 +137,7 @@ def max_(lanes: Lanes, a: Value, b: Value, *, ftz: str, nan: str, xorsign: str, 
 for _root, _meaning in (("min", min_), ("max", max_)):
     _first = _root == "min"
     for _types, _ftz in ((_F16, ".{ftz:ftz}?"), (_BF16, "")):
-        instruction(
+        binary(
             f"{_root}{_ftz}.{{nan:NaN}}?.{{xorsign:xorsign}}?.{{absolute:abs}}?.{_types}",
             legal=lambda *, xorsign, absolute, **_: bool(xorsign) == bool(absolute),
             since=(7, 0),
@@ -160,5 +151,4 @@ for _root, _meaning in (("min", min_), ("max", max_)):
             ]
             if _ftz
             else [(f"{_root}.bf16x2", (0x3F804000, 0x40003F80), (0x3F803F80 if _first else 0x40004000,))],
-            **_BINARY,
         )(_meaning)

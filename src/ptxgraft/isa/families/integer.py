@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.packed import each
+from ptxgraft.isa.roles import binary
 from ptxgraft.isa.table import instruction
 from ptxgraft.isa.types import type_of
 
@@ -334,26 +335,23 @@ def max_(lanes: Lanes, a: Value, b: Value, *, type: str, relu: str) -> Value:
     return each(lanes, type, lambda x, y: _extreme(lanes, "max", x, y, signed, relu), a, b)
 
 
-_MINMAX = {"d": "out {type}", "a": "in {type}", "b": "in {type}"}
 for _root, _meaning in (("min", min_), ("max", max_)):
     _first = _root == "min"
-    instruction(
+    binary(
         f"{_root}.{INTEGERS}",
         examples=[
             (f"{_root}.s32", (-1, 1), (-1 if _first else 1,)),
             (f"{_root}.u32", (-1, 1), (1 if _first else -1,)),
             (f"{_root}.u64", (1 << 63, 5), (5 if _first else 1 << 63,)),
         ],
-        **_MINMAX,
     )(_meaning)
-    instruction(
+    binary(
         f"{_root}.{{relu:relu}}.{{type:s32}}",
         since=(8, 0),
         sm=90,
         examples=[(f"{_root}.relu.s32", (-1, -5), (0,)), (f"{_root}.relu.s32", (3, 7), (3 if _first else 7,))],
-        **_MINMAX,
     )(_meaning)
-    instruction(
+    binary(
         f"{_root}.{{relu:relu}}?.{PAIRS}",
         since=(8, 0),
         sm=90,
@@ -363,5 +361,4 @@ for _root, _meaning in (("min", min_), ("max", max_)):
             (f"{_root}.s16x2", (0x0001FFFF, 0x00020001), (0x0001FFFF if _first else 0x00020001,)),
             (f"{_root}.relu.s16x2", (0x0001FFFF, 0x0002FFFE), (0x00010000 if _first else 0x00020000,)),
         ],
-        **_MINMAX,
     )(_meaning)
