@@ -249,11 +249,13 @@ def fma64(b: Build, x: Val, y: Val, z: Val, rounding: str) -> Val:
     ym, ye = _normalised(b, y)
     zm, ze = _normalised(b, z)
     exponent = b.op("add", xe, ye)
-    # Beyond 120 places either term is only a hint of more or less to the other.
+    absent = b.compare("fcmp oeq", z, zero)
+    # Beyond 120 places either term is only a hint of more or less to the other: the larger one says where the result lies.
     distance = b.call("llvm.smax", b.op("sub", ze, exponent), b.const(-120, "i64"))
     distance = b.call("llvm.smin", distance, b.const(120, "i64"))
     moved = b.bits(b.op("add", b.bits(zm, "i64"), b.shifted("shl", distance, 52)), "double")
-    addend = b.select(b.compare("fcmp oeq", z, zero), zero, moved)
+    addend = b.select(absent, zero, moved)
+    exponent = b.select(absent, exponent, b.call("llvm.smax", exponent, b.plus(ze, -120)))
     near = b.call("llvm.fma", xm, ym, addend)
     high = b.op("fmul", xm, ym)
     low = b.call("llvm.fma", xm, ym, b.negate(high))
