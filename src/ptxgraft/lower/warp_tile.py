@@ -1,0 +1,261 @@
+"""Fragments of a warp's register file as vectors over matrix rows, in LLVM text.
+
+Invariant: in an A, C or D register of a dense shape lane 4g + t holds word t of row g (rows 8 and on in the next register), in a B register word t
+of column g; so a register read as bytes is a row-major matrix, and everything here is one shuffle away from it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+from ptxgraft.isa.numerics import MmaPlan
+from ptxgraft.isa.types import type_of
+from ptxgraft.lower.ir import Emitter, IrModule, element_width
+from ptxgraft.lower.numpy_mma import layouts
+
+OPERANDS = ("d", "a", "b", "c")
+"""The order of the operand table: the registers of D, A, B and C."""
+
+NONFINITE = {"e4m3": (8, 0x7F), "e5m2": (8, 0x7C), "f16": (16, 0x7C00), "bf16": (16, 0x7F80), "tf32": (32, 0x7F800000)}
+"""Width and mask of a float format: an element is NaN or infinite when all bits of the mask are set."""
+
+DECODED_SCALE = {"e4m3": -8}
+"""Decoded floats are 2^this times the element: e4m3 bits moved into an f16 keep sign and fraction and gain 8 of bias."""
+
+
+def splat(element: str, value: int | float) -> str:
+    """A vector constant; floats of both widths are written as the bits of a double."""
+    if element in ("float", "double"):
+        return f"splat ({element} 0x{int.from_bytes(struct.pack('<d', value), 'little'):016X})"
+    return f"splat ({element} {value})"
+
+
+def vector(count: int, element: str) -> str:
+    return f"<{count} x {element}>"
+
+
+def _align(type: str) -> int:
+    """What every element of an array of ``type`` is aligned to, the array being aligned to 64 bytes."""
+    count, _, element = type.strip("<>").rpartition(" x ")
+    return min(64, int(count or 1) * element_width(element) // 8)
+
+
+def lane_list(values: Sequence[int] | range) -> str:
+    return ", ".join(f"i32 {v}" for v in values)
+
+
+class Tile:
+    """The text of one function over one plan's fragments."""
+
+    def __init__(self, module: IrModule, plan: MmaPlan, name: str) -> None:
+        self.module, self.plan, self.name = module, plan, name
+        self.text = Emitter(module)
+        self.rows, self.columns, self.depth = plan.mnk
+        self.word = "i64" if plan.d == "f64" else "i32"
+        layout = dict(zip("abcd", layouts(plan), strict=True))
+        self.registers = {o: layout[o].registers for o in OPERANDS}
+        self.per = layout["a"].per_register
+        """Elements of A and B in a register."""
+
+    # -- lines ----------------------------------------------------------------------------------------------------------------
+    def value(self, text: str) -> str:
+        return self.text.value(text)
+
+    def op(self, opcode: str, type: str, left: str, right: str) -> str:
+        return self.text.value(f"{opcode} {type} {left}, {right}")
+
+    def convert(self, opcode: str, source: str, name: str, target: str) -> str:
+        return self.text.value(f"{opcode} {source} {name} to {target}")
+
+    def select(self, type: str, condition: str, yes: str, no: str) -> str:
+        count = type[1:].partition(" ")[0]
+        return self.text.value(f"select <{count} x i1> {condition}, {type} {yes}, {type} {no}")
+
+    def call(self, result: str, function: str, *operands: tuple[str, str]) -> str:
+        """A call of an intrinsic with (type, name) operands."""
+        self.text.declare(f"declare {result} @{function}({', '.join(t for t, _ in operands)})")
+        return self.text.value(f"call {result} @{function}({', '.join(f'{t} {n}' for t, n in operands)})")
+
+    def load(self, type: str, base: str, index: int | str = 0) -> str:
+        return self.text.value(f"load {type}, ptr {self.at(base, type, index)}, align {_align(type)}")
+
+    def store(self, type: str, name: str, base: str, index: int | str = 0) -> None:
+        self.text.emit(f"store {type} {name}, ptr {self.at(base, type, index)}, align {_align(type)}")
+
+    def at(self, base: str, type: str, index: int | str) -> str:
+        return base if index == 0 else self.text.value(f"getelementptr {type}, ptr {base}, i64 {index}")
+
+    def broadcast(self, element: str, name: str) -> str:
+        """A scalar to all rows."""
+        type = vector(self.rows, element)
+        single = self.value(f"insertelement {type} poison, {element} {name}, i64 0")
+        return self.value(f"shufflevector {type} {single}, {type} poison, <{self.rows} x i32> zeroinitializer")
+
+    def column_loop(self, label: str, body: Callable[[str], None]) -> None:
+        """``body(n)`` for n = 0 .. columns - 1, an i64 in the text; the body may not open blocks."""
+        before = self.text.block
+        self.text.emit(f"br label %{label}")
+        self.text.label(label)
+        self.text.emit(f"%{label}.n = phi i64 [ 0, %{before} ], [ %{label}.next, %{label} ]")
+        body(f"%{label}.n")
+        self.text.emit(f"%{label}.next = add i64 %{label}.n, 1")
+        self.text.emit(f"%{label}.more = icmp ult i64 %{label}.next, {self.columns}")
+        self.text.emit(f"br i1 %{label}.more, label %{label}, label %{label}.end")
+        self.text.label(f"{label}.end")
+
+    def finish(self, parameters: str = "ptr noalias %rf, ptr noalias %operands") -> None:
+        self.text.emit("ret void")
+        self.module.functions[self.name] = f"define void @{self.name}({parameters}) nounwind {{\n{self.text.body()}\n}}"
+
+    # -- fragments ------------------------------------------------------------------------------------------------------------
+    def pointer(self, operand: str, index: int) -> str:
+        """The address of a fragment register."""
+        number = sum(self.registers[o] for o in OPERANDS[: OPERANDS.index(operand)]) + index
+        offset = self.value(f"load i32, ptr {self.at('%operands', 'i32', number)}, align 4")
+        return self.value(f"getelementptr i8, ptr %rf, i64 {self.convert('zext', 'i32', offset, 'i64')}")
+
+    def read(self, operand: str) -> list[str]:
+        """All registers of an operand."""
+        return [self.value(f"load <32 x {self.word}>, ptr {self.pointer(operand, i)}, align 64") for i in range(self.registers[operand])]
+
+    def groups(self, operand: str, registers: Sequence[str]) -> list[tuple[str, ...]]:
+        """Registers of A, C or D that hold the same columns: one for each eight rows."""
+        tall = self.rows // 8
+        count = len(registers) // tall
+        if operand == "a":
+            return [tuple(registers[g * tall : g * tall + tall]) for g in range(count)]
+        return [tuple(registers[half * count + g] for half in range(tall)) for g in range(count)]
+
+    def words(self, group: tuple[str, ...]) -> list[str]:
+        """Words 0 to 3 of each row: four vectors over the rows."""
+        type = vector(32, self.word)
+        both = f"{type} {group[0]}, {type} {group[-1]}"
+        lanes = [[4 * g + t + 32 * half for half in range(len(group)) for g in range(8)] for t in range(4)]
+        return [self.value(f"shufflevector {both}, <{self.rows} x i32> <{lane_list(row)}>") for row in lanes]
+
+    def write(self, number: int, words: Sequence[str]) -> None:
+        """The reverse: four vectors over the rows into the ``number``-th group of D's registers."""
+        narrow, wide = vector(self.rows, self.word), vector(2 * self.rows, self.word)
+        ends = f"<{2 * self.rows} x i32> <{lane_list(range(2 * self.rows))}>"
+        low, high = (self.value(f"shufflevector {narrow} {words[t]}, {narrow} {words[t + 1]}, {ends}") for t in (0, 2))
+        count = self.registers["d"] // (self.rows // 8)
+        for half in range(self.rows // 8):
+            lanes = [t * self.rows + 8 * half + g for g in range(8) for t in range(4)]
+            result = self.value(f"shufflevector {wide} {low}, {wide} {high}, <32 x i32> <{lane_list(lanes)}>")
+            self.text.emit(f"store <32 x {self.word}> {result}, ptr {self.pointer('d', half * count + number)}, align 64")
+
+    def accumulators(self, operand: str) -> list[str]:
+        """C by columns: vectors over the rows, as bits (i16, i32 or i64)."""
+        columns: dict[int, str] = {}
+        for number, group in enumerate(self.groups("c", self.read(operand))):
+            for t, word in enumerate(self.words(group)):
+                if self.plan.c != "f16":
+                    columns[2 * t + number] = word
+                    continue
+                type, half = vector(self.rows, "i32"), vector(self.rows, "i16")
+                columns[2 * t] = self.convert("trunc", type, word, half)
+                columns[2 * t + 1] = self.convert("trunc", type, self.op("lshr", type, word, splat("i32", 16)), half)
+        return [columns[n] for n in range(self.columns)]
+
+    def put_results(self, columns: Sequence[str]) -> None:
+        """D from its columns: vectors over the rows, as bits."""
+        if self.plan.d != "f16":
+            for number in (0, 1):
+                self.write(number, [columns[2 * t + number] for t in range(4)])
+            return
+        type, half = vector(self.rows, "i32"), vector(self.rows, "i16")
+        words: list[str] = []
+        for t in range(4):
+            low, high = (self.convert("zext", half, columns[2 * t + j], type) for j in (0, 1))
+            words.append(self.op("or", type, low, self.op("shl", type, high, splat("i32", 16))))
+        self.write(0, words)
+
+    def place(self, k: int) -> int:
+        """Where element k of B's column 0 lies in the array that ``spread`` or ``planes`` fills; see ``column_stride``."""
+        register, rest = divmod(k, 4 * self.per)
+        if self.by_planes:
+            return (register * self.per + rest % self.per) * 32 + rest // self.per
+        return register * 32 * self.per + rest
+
+    @property
+    def by_planes(self) -> bool:
+        """Integers are taken apart by shifts, so that elements of one position in the word lie together; floats stay in order."""
+        return type_of(self.plan.b).kind != "f"
+
+    @property
+    def column_stride(self) -> int:
+        """From an element of B's column n to that of column n + 1."""
+        return 4 if self.by_planes else 4 * self.per
+
+    # -- elements -------------------------------------------------------------------------------------------------------------
+    def row_elements(self, format: str, words: str, work: str) -> list[str]:
+        """The elements of one word of each row, lowest bits first: vectors of ``work`` (float or double) over the rows."""
+        n = self.rows
+        i32 = vector(n, "i32")
+        kind = type_of(format)
+        if kind.kind != "f":
+            return [self._integer(n, words, kind.width, kind.signed, i, work) for i in range(self.per)]
+        if format in ("tf32", "bf16"):
+            mask = 0xFFFFE000 if format == "tf32" else 0xFFFF0000
+            parts = [words] if format == "tf32" else [self.op("shl", i32, words, splat("i32", 16)), words]
+            return [self._float(self.op("and", i32, part, splat("i32", mask)), work) for part in parts]
+        if format == "f16":
+            halves = [words]
+        else:
+            halves = self._halves(format, words)
+        elements: list[str] = []
+        for shift in (0, 16):
+            for half in halves:
+                moved = self.op("lshr", i32, half, splat("i32", shift)) if shift else half
+                bits = self.convert("bitcast", vector(n, "i16"), self.convert("trunc", i32, moved, vector(n, "i16")), vector(n, "half"))
+                elements.append(self.convert("fpext", vector(n, "half"), bits, vector(n, work)))
+        return elements
+
+    def _halves(self, format: str, words: str) -> list[str]:
+        """Two bytes at a time: the low, then the high byte of each 16 bits as an f16 in its place."""
+        i32, i16 = vector(self.rows, "i32"), vector(2 * self.rows, "i16")
+        high = self.convert("bitcast", i32, words, i16)
+        both = [self.op("shl", i16, high, splat("i16", 8)), high]
+        if format == "e4m3":
+            both = [self.op("ashr", i16, part, splat("i16", 1)) for part in both]
+        mask = splat("i16", -16512 if format == "e4m3" else -256)  # 0xBF80, 0xFF00
+        return [self.convert("bitcast", i16, self.op("and", i16, part, mask), i32) for part in both]
+
+    def _float(self, bits: str, work: str) -> str:
+        single = self.convert("bitcast", vector(self.rows, "i32"), bits, vector(self.rows, "float"))
+        return single if work == "float" else self.convert("fpext", vector(self.rows, "float"), single, vector(self.rows, "double"))
+
+    def _integer(self, count: int, words: str, width: int, signed: bool, index: int, work: str) -> str:
+        i32 = vector(count, "i32")
+        left = 32 - width * (index + 1)
+        moved = self.op("shl", i32, words, splat("i32", left)) if left else words
+        moved = self.op("ashr" if signed else "lshr", i32, moved, splat("i32", 32 - width))
+        return self.convert("sitofp", i32, moved, vector(count, work))
+
+    def planes(self, format: str, register: str, work: str) -> list[str]:
+        """A B register's integers: first all elements 0 of the words, then all elements 1 ..., 32 each."""
+        kind = type_of(format)
+        return [self._integer(32, register, kind.width, kind.signed, i, work) for i in range(self.per)]
+
+    def spread(self, format: str, register: str, work: str) -> str:
+        """A B register's elements as one vector of ``work`` in the order column, k."""
+        count = 32 * self.per
+        i16, i32, target = vector(count, "i16"), vector(count, "i32"), vector(count, work)
+        if format in ("tf32", "bf16"):
+            if format == "tf32":
+                bits = self.op("and", i32, register, splat("i32", 0xFFFFE000))
+            else:
+                narrow = self.convert("bitcast", vector(32, "i32"), register, i16)
+                bits = self.op("shl", i32, self.convert("zext", i16, narrow, i32), splat("i32", 16))
+            single = self.convert("bitcast", i32, bits, vector(count, "float"))
+            return single if work == "float" else self.convert("fpext", vector(count, "float"), single, target)
+        if format == "f16":
+            half = self.convert("bitcast", vector(32, "i32"), register, vector(count, "half"))
+        else:
+            byte = self.convert("bitcast", vector(32, "i32"), register, vector(count, "i8"))
+            moved = self.op("shl", i16, self.convert("sext", vector(count, "i8"), byte, i16), splat("i16", 7 if format == "e4m3" else 8))
+            if format == "e4m3":
+                moved = self.op("and", i16, moved, splat("i16", -16512))
+            half = self.convert("bitcast", i16, moved, vector(count, "half"))
+        return self.convert("fpext", vector(count, "half"), half, target)
