@@ -255,5 +255,5 @@ def _form(opcode: str, entry: Entry, slots: dict[str, str]) -> Form:
         stores=space(entry.stores),
         options={k: slots.get(k, "") for k in entry.keywords},
         required=sum(not r.optional for r in roles),
-        tensor=entry.family == "tensor" and entry.root in ("mma", "wmma"),
+        tensor=entry.family == "tensor" and opcode.startswith(("mma.", "wmma.mma.")),
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ptxgraft.isa import Imm, Instruction, Program
+from ptxgraft.flow import Flow
+from ptxgraft.isa import Imm, Instruction
 from ptxgraft.spec.model import Epilogue
 
 KINDS = {
@@ -32,14 +33,14 @@ def kind_of(instruction: Instruction) -> str:
     return KINDS.get(form.family, form.family)
 
 
-def describe(program: Program, first: int, stop: int) -> Epilogue:
+def describe(flow: Flow, first: int, stop: int) -> Epilogue:
     """The note on instructions ``first`` .. ``stop - 1``."""
-    body = program.instructions[first:stop]
+    body = flow.program.instructions[first:stop]
     counts = Counter(kind_of(i) for i in body)
-    return Epilogue(len(body), dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))), list(_idioms(body)))
+    return Epilogue(len(body), dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))), _idioms(flow, body))
 
 
-def _idioms(body: Sequence[Instruction]) -> list[str]:
+def _idioms(flow: Flow, body: Sequence[Instruction]) -> list[str]:
     opcodes = Counter(i.form.opcode for i in body if i.form is not None)
     roots = Counter(i.form.root for i in body if i.form is not None)
 
@@ -47,7 +48,7 @@ def _idioms(body: Sequence[Instruction]) -> list[str]:
         return sum(n for opcode, n in opcodes.items() if opcode.split(".")[0] == root and all(p in opcode.split(".") for p in parts))
 
     found: list[str] = []
-    reductions = _shuffle_reductions(body)
+    reductions = _shuffle_reductions(flow, body)
     reciprocals = count("rcp") + roots["div"]
     squares = sum(1 for i in body if _is_square(i))
     if (count("rsqrt") or (roots["sqrt"] and reciprocals)) and squares:
@@ -103,7 +104,7 @@ def _is_square(instruction: Instruction) -> bool:
     return a == b and not isinstance(a, Imm)
 
 
-def _shuffle_reductions(body: Sequence[Instruction]) -> str:
+def _shuffle_reductions(flow: Flow, body: Sequence[Instruction]) -> str:
     modes: Counter[str] = Counter()
     distances: dict[str, set[int]] = {}
     for instruction in body:
@@ -111,10 +112,11 @@ def _shuffle_reductions(body: Sequence[Instruction]) -> str:
         if form is not None and form.root == "shfl":
             mode = form.slots.get("mode", "")
             modes[mode] += 1
-            distance = instruction.operands[3] if len(instruction.operands) > 3 else None
-            if isinstance(distance, Imm):
-                distances.setdefault(mode, set()).add(int(distance.value))
-    parts = [f"{n} {mode} over distances {', '.join(map(str, sorted(distances.get(mode, ()))))}" for mode, n in modes.items()]
+            role, operand = next((r, o) for r, o in zip(form.roles, instruction.operands, strict=True) if r.name == "b")
+            distance = flow.symbols.operand(operand, role.type, instruction.index) if operand is not None else None
+            if distance is not None and distance.is_constant:
+                distances.setdefault(mode, set()).add(distance.constant)
+    parts = [f"{n} {mode} over {', '.join(map(str, sorted(distances.get(mode, ())))) or 'unknown distances'}" for mode, n in modes.items()]
     return f"shuffle reductions ({'; '.join(parts)})" if parts else ""
 
 

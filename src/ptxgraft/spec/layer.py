@@ -51,7 +51,7 @@ def layer_spec(flow: Flow, block: tuple[int, int, int] | None = None) -> LayerSp
     ends = [run[0] for run in runs[1:]] + [len(program.instructions)]
     live = flow.liveness.before([i for run in runs for i in (run[0], run[-1] + 1)])
     phases = [
-        _phase(flow, tracer, number, run, live[run[0]], live[run[-1] + 1], describe(program, run[-1] + 1, end))
+        _phase(flow, tracer, number, run, live[run[0]], live[run[-1] + 1], describe(flow, run[-1] + 1, end))
         for number, (run, end) in enumerate(zip(runs, ends, strict=True))
     ]
     return LayerSpec(
@@ -61,7 +61,7 @@ def layer_spec(flow: Flow, block: tuple[int, int, int] | None = None) -> LayerSp
         shared=shared_arrays(flow),
         region=region,
         phases=phases,
-        prologue=describe(program, 0, runs[0][0] if runs else len(program.instructions)),
+        prologue=describe(flow, 0, runs[0][0] if runs else len(program.instructions)),
         abi=region_abi(flow, region) if region is not None else None,
         weight_param=tracer.weight_param,
         block=shape,
@@ -163,7 +163,7 @@ def _phase(
             fragments[name].append(fragment)
     across = _across(flow, run, before, after)
     width = sum(max(program.registers[r].type.width, 8) // 8 for r in across)
-    types = {name: form.slots.get(f"{name}type", "") for name in OPERANDS}
+    types = {name: form.slots.get(f"{name}t", "") for name in OPERANDS}
     return Phase(
         index=number,
         first=run[0],

@@ -121,7 +121,8 @@ class Tracer:
                 return Source("constant", instruction.index, base="packed")
             if pieces and all(p is not None and p.kind == "constant" for p in pieces):
                 return Source("constant", instruction.index, base="+".join(dict.fromkeys(p.base for p in pieces if p)))
-            return Source("computed", instruction.index, base="packed")
+            made = dict.fromkeys(self._describe(p) for p in pieces if p is not None)
+            return Source("computed", -1, base=", ".join(made) or "packed")
         return Source("input" if isinstance(value, Special) else "constant", instruction.index, base=type(value).__name__.lower())
 
     # -- fragments ----------------------------------------------------------------------------------------------------
@@ -200,7 +201,7 @@ class Tracer:
         if source.kind == "computed" and source.instruction >= 0:
             form = self.program.instructions[source.instruction].form
             return form.opcode if form is not None else "unknown instruction"
-        return source.kind
+        return source.base if source.kind == "computed" and source.base else source.kind
 
 
 def shared_variable(program: Program, address: Linear) -> int | None:
