@@ -1,0 +1,104 @@
+"""Compiled functions of operations, in this process: from memory, from the cache, or made now.
+
+Invariant: a function's name says all that its code depends on, together with ``code_version``; what is loaded stays loaded. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import threading
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+import ptxgraft.isa
+import ptxgraft.lower
+from ptxgraft.isa import Form
+from ptxgraft.lower import jit
+from ptxgraft.lower.warp_operations import Operation, function_text
+from ptxgraft.lower.warp_runtime import runtime_text
+from ptxgraft.lower.warp_state import RUNTIME
+
+ENTRY = "run_grid"
+
+
+class Store(Protocol):
+    """Where objects are kept between processes."""
+
+    def get(self, key: str) -> bytes | None: ...
+    def put(self, key: str, data: bytes) -> None: ...
+
+
+@cache
+def code_version() -> str:
+    """What compiled code depends on besides an operation: the sources of this package and of ``isa``, LLVM, the CPU."""
+    digest = hashlib.sha256(jit.cache_key_part().encode())
+    for package in (ptxgraft.isa, ptxgraft.lower):
+        for directory in package.__path__:
+            for path in sorted(Path(directory).rglob("*.py")):
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def _library() -> dict[str, int]:
+    library = ctypes.CDLL(None)
+    return {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in ("memset", "memcpy", "memmove")}
+
+
+class Functions:
+    """Addresses of compiled functions by name."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._addresses: dict[str, int] = {}
+        self._engines: list[jit.Engine] = []
+
+    def runtime(self, store: Store) -> Mapping[str, int]:
+        """The runtime module's functions: the grid loop, ``RUNTIME`` and the control operations."""
+        with self._lock:
+            if ENTRY not in self._addresses:
+                key = _key("runtime")
+                found = store.get(key)
+                if found is None:
+                    found = jit.compile_ir(runtime_text(), 2, passes="O2")
+                    store.put(key, found)
+                names = sorted(jit.object_symbols(found)[0])
+                self._load([found], names)
+                assert {ENTRY, *RUNTIME} <= self._addresses.keys()
+            return self._addresses
+
+    def operations(self, wanted: Mapping[str, tuple[Operation, Form]], store: Store) -> Mapping[str, int]:
+        """The addresses of at least the wanted operations' functions."""
+        with self._lock:
+            missing = [name for name in wanted if name not in self._addresses]
+            objects: list[bytes] = []
+            for name in missing:
+                found = store.get(_key(name))
+                if found is None:
+                    found = compile_operation(*wanted[name])
+                    store.put(_key(name), found)
+                objects.append(found)
+            if objects:
+                self._load(objects, missing)
+            return self._addresses
+
+    def _load(self, objects: list[bytes], names: list[str]) -> None:
+        engine = jit.load_objects(objects, _library())
+        self._engines.append(engine)
+        self._addresses.update((name, engine.address(name)) for name in names)
+
+
+def _key(name: str) -> str:
+    return hashlib.sha256(f"{code_version()} {name}".encode()).hexdigest()
+
+
+def compile_operation(operation: Operation, form: Form) -> bytes:
+    """The object of one operation."""
+    return jit.compile_ir(function_text(operation, form, jit.host().names), 2, passes="O1")
+
+
+FUNCTIONS = Functions()
+"""This process's functions."""

@@ -1,0 +1,320 @@
+"""What the value operations ask of the machine, in LLVM text: memory, special registers, images, tensor cores.
+
+Invariant: every effect is for the lanes of ``mask`` alone, every address goes through the checks of ``warp_access``, and where one fails control goes
+to the ``failed`` block with the fault written down. Whoever uses a machine defines that block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ptxgraft.errors import UnsupportedError
+from ptxgraft.isa.operands import SPECIALS
+from ptxgraft.lower.ir import Emitter, Val, lane_constants, literal
+from ptxgraft.lower.numpy_mma import layouts
+from ptxgraft.lower.warp_access import access_code
+from ptxgraft.lower.warp_mma import define_mma, has_primitive
+from ptxgraft.lower.warp_state import LANES, LAUNCH, RUNTIME, WARP, WORKER, Fault, Layout, fields_of, slot_bytes
+
+if TYPE_CHECKING:
+    from ptxgraft.isa.numerics import MmaPlan
+
+FAILED = "failed"
+"""The block to go to when a fault has been written down."""
+
+_LANE_MASKS: dict[str, Callable[[int], int]] = {
+    "laneid": lambda i: i,
+    "lanemask_eq": lambda i: 1 << i,
+    "lanemask_lt": lambda i: (1 << i) - 1,
+    "lanemask_le": lambda i: (2 << i) - 1,
+    "lanemask_ge": lambda i: ~((1 << i) - 1),
+    "lanemask_gt": lambda i: ~((2 << i) - 1),
+}
+
+_PER_WARP = {"tid.x": "tid_x", "tid.y": "tid_y", "tid.z": "tid_z"}
+
+SPECIAL_ORDER = {name: i for i, name in enumerate(sorted(SPECIALS))}
+"""Where a launch's table of special registers (one 64-bit word each) holds those that are the same for all its lanes."""
+
+WIDE_SPECIALS = frozenset(["gridid", "current_graph_exec", *(f"pm{i}_64" for i in range(8))])
+
+WINDOWS = {"shared": "shared_window", "local": "local_window", "param": "param_window"}
+
+
+class Machine:
+    """``w`` is the name of the warp's pointer, ``index`` that of the instruction's number (i32 text). ``mask`` is a predicate, ``bits`` the
+    same as i32 text. Both are set by the owner before each statement."""
+
+    def __init__(self, out: Emitter, w: str = "%w") -> None:
+        self.out, self.w = out, w
+        self.mask: Val = literal(1, 1)
+        self.bits = "-1"
+        self.index = "0"
+        self.can_fail = False
+        self.reasons: dict[str, str] = {}
+
+    # -- structures ---------------------------------------------------------------------------------------------------
+    def field(self, layout: Layout, base: str, name: str, extra: int = 0) -> str:
+        """The contents of a scalar field of the structure at pointer ``base``."""
+        pointer = self.address(base, layout[name] + extra)
+        return self.out.value(f"load {layout.types[name]}, ptr {pointer}, align {4 if layout.types[name] == 'i32' else 8}")
+
+    def address(self, base: str, offset: int | str) -> str:
+        return self.out.value(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def launch(self) -> str:
+        return self.field(WARP, self.w, "launch")
+
+    def runtime(self, name: str) -> str:
+        """A pointer to a function of the runtime module."""
+        table = self.field(LAUNCH, self.launch(), "runtime")
+        return self.out.value(f"load ptr, ptr {self.address(table, 8 * RUNTIME.index(name))}, align 8")
+
+    def require(self, condition: str) -> None:
+        """Go on if the i1 ``condition`` holds, else to ``FAILED``."""
+        self.can_fail = True
+        label = self.out.fresh_label("ok")
+        self.out.emit(f"br i1 {condition}, label %{label}, label %{FAILED}")
+        self.out.label(label)
+
+    def vector(self, a: Val, width: int) -> str:
+        """``a`` as a 32-lane vector of ``width`` bits: its name."""
+        if not a.uniform:
+            return a.name
+        if isinstance(a.const, int):
+            return f"splat (i{width} {a.name})"
+        type = f"<{LANES} x i{width}>"
+        first = self.out.value(f"insertelement {type} poison, i{width} {a.name}, i64 0")
+        return self.out.value(f"shufflevector {type} {first}, {type} poison, <{LANES} x i32> zeroinitializer")
+
+    def fill(self, address: Val) -> str:
+        """Store the lanes' addresses where the runtime reads them; returns the pointer."""
+        place = self.out.slot("addresses", f"<{LANES} x i64>")
+        self.out.emit(f"store <{LANES} x i64> {self.vector(address, 64)}, ptr {place}, align 64")
+        return place
+
+    # -- special registers --------------------------------------------------------------------------------------------
+    def special(self, name: str) -> Val:
+        if name in _LANE_MASKS:
+            return lane_constants([_LANE_MASKS[name](i) for i in range(LANES)], 32)
+        if name in _PER_WARP:
+            place = self.address(self.w, WARP[_PER_WARP[name]])
+            return Val(self.out.value(f"load <{LANES} x i32>, ptr {place}, align 64"), 32)
+        base, _, axis = name.partition(".")
+        if base in ("ctaid", "clusterid") and axis in ("x", "y", "z"):
+            worker = self.field(WARP, self.w, "worker")
+            return Val(self.field(WORKER, worker, "block", 4 * "xyz".index(axis)), 32, True)
+        if name == "warpid":
+            return Val(self.field(WARP, self.w, "number"), 32, True)
+        if name in ("clock", "clock64", "clock_hi", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
+            return self.clock(name)
+        table = self.field(LAUNCH, self.launch(), "specials")
+        width = 64 if name in WIDE_SPECIALS else 32
+        return Val(self.out.value(f"load i{width}, ptr {self.address(table, 8 * SPECIAL_ORDER[name])}, align 8"), width, True)
+
+    def clock(self, name: str) -> Val:
+        steps = self.field(WARP, self.w, "steps")
+        budget = self.field(LAUNCH, self.launch(), "step_budget")
+        spent = self.out.value(f"sub i64 {budget}, {steps}")
+        if name in ("clock64", "globaltimer"):
+            return Val(spent, 64, True)
+        if name.endswith("hi"):
+            spent = self.out.value(f"lshr i64 {spent}, 32")
+        return Val(self.out.value(f"trunc i64 {spent} to i32"), 32, True)
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+    def load(self, space: str, address: Val, width: int, count: int) -> tuple[Val, ...]:
+        type = f"<{LANES} x i{width}>"
+        values = self.out.slot(("values", width, count), f"[{count} x {type}]")
+        self.access("access", address, values, access_code(space, width, count, False))
+        return tuple(self.stored(values, type, width, i) for i in range(count))
+
+    def stored(self, values: str, type: str, width: int, i: int) -> Val:
+        raw = self.out.value(f"load {type}, ptr {self.address(values, i * slot_bytes(width))}, align {min(64, width * 4)}")
+        # Lanes that took no part hold what was there: any bits, but the same ones at each use.
+        return Val(self.out.value(f"freeze {type} {raw}"), width)
+
+    def store(self, space: str, address: Val, values: Sequence[Val]) -> None:
+        width = values[0].width
+        type = f"<{LANES} x i{width}>"
+        place = self.out.slot(("values", width, len(values)), f"[{len(values)} x {type}]")
+        for i, value in enumerate(values):
+            pointer = self.address(place, i * slot_bytes(width))
+            self.out.emit(f"store {type} {self.vector(value, width)}, ptr {pointer}, align {min(64, width * 4)}")
+        self.access("access", address, place, access_code(space, width, len(values), True))
+
+    def access(self, function: str, address: Val, values: str, code: int) -> None:
+        pointer = self.runtime(function)
+        given = f", ptr {values}" if values else ""
+        ok = self.out.value(
+            f"call i1 {pointer}(ptr {self.w}, ptr {self.fill(address)}{given}, i32 {self.bits}, i32 {self.index}, i32 {code})"
+        )
+        self.require(ok)
+
+    def atomic(self, space: str, address: Val, width: int, update: Callable[[Val], Val]) -> Val:
+        """One lane after another, lowest first, all addresses checked before the first."""
+        out, type = self.out, f"<{LANES} x i{width}>"
+        code = access_code(space, width, 1, True)
+        self.access("place", address, "", code)
+        results = out.slot(("values", width, 1), f"[1 x {type}]")
+        loop, done, before = out.fresh_label("lane"), out.fresh_label("done"), out.block
+        some = out.value(f"icmp ne i32 {self.bits}, 0")
+        out.emit(f"br i1 {some}, label %{loop}, label %{done}")
+        out.label(loop)
+        left, rest = out.fresh("left"), out.fresh("rest")
+        end = out.fresh_label("next")
+        out.emit(f"{left} = phi i32 [ {self.bits}, %{before} ], [ {rest}, %{end} ]")
+        out.declare("declare i32 @llvm.cttz.i32(i32, i1)")
+        lane32 = out.value(f"call i32 @llvm.cttz.i32(i32 {left}, i1 true)")
+        lane = out.value(f"zext i32 {lane32} to i64")
+        found = self.address(self.w, WARP["found"])
+        host = out.value(f"load i64, ptr {out.value(f'getelementptr i64, ptr {found}, i64 {lane}')}, align 8")
+        pointer = out.value(f"inttoptr i64 {host} to ptr")
+        old = Val(out.value(f"load i{width}, ptr {pointer}, align {width // 8}"), width, True)
+        new = update(old)
+        bits = new.name if new.uniform else out.value(f"extractelement {new.typed}, i64 {lane}")
+        out.emit(f"store i{width} {bits}, ptr {pointer}, align {width // 8}")
+        out.emit(f"store i{width} {old.name}, ptr {out.value(f'getelementptr i{width}, ptr {results}, i64 {lane}')}, align {width // 8}")
+        less = out.value(f"sub i32 {left}, 1")
+        out.emit(f"br label %{end}")
+        out.label(end)
+        out.emit(f"{rest} = and i32 {left}, {less}")
+        more = out.value(f"icmp ne i32 {rest}, 0")
+        out.emit(f"br i1 {more}, label %{loop}, label %{done}")
+        out.label(done)
+        note = self.runtime("note")
+        out.emit(f"call void {note}(ptr {self.w}, i32 {self.bits}, i32 {self.index}, i32 {code})")
+        return self.stored(results, type, width, 0)
+
+    def to_generic(self, space: str, address: Val) -> Val:
+        return self.shifted("add", space, address)
+
+    def from_generic(self, space: str, address: Val) -> Val:
+        return self.shifted("sub", space, address)
+
+    def shifted(self, operation: str, space: str, address: Val) -> Val:
+        if space not in WINDOWS:
+            return address
+        window = self.field(LAUNCH, self.launch(), WINDOWS[space])
+        if address.uniform:
+            return Val(self.out.value(f"{operation} i64 {address.name}, {window}"), 64, True)
+        base = self.vector(Val(window, 64, True), 64)
+        return Val(self.out.value(f"{operation} <{LANES} x i64> {address.name}, {base}"), 64)
+
+    def is_space(self, space: str, address: Val) -> Val:
+        names = [space] if space in WINDOWS else list(WINDOWS)
+        inside: list[str] = []
+        shape = "i64" if address.uniform else f"<{LANES} x i64>"
+        truth = "i1" if address.uniform else f"<{LANES} x i1>"
+        launch = self.launch()
+        size = Val(self.field(LAUNCH, launch, "window_bytes"), 64, True)
+        limit = size.name if address.uniform else self.vector(size, 64)
+        for name in names:
+            window = Val(self.field(LAUNCH, launch, WINDOWS[name]), 64, True)
+            base = window.name if address.uniform else self.vector(window, 64)
+            offset = self.out.value(f"sub {shape} {address.name}, {base}")
+            inside.append(self.out.value(f"icmp ult {shape} {offset}, {limit}"))
+        result = inside[0]
+        for other in inside[1:]:
+            result = self.out.value(f"or {truth} {result}, {other}")
+        if space not in WINDOWS:
+            result = self.out.value(f"xor {truth} {result}, {'true' if address.uniform else 'splat (i1 true)'}")
+        return Val(result, 1, address.uniform)
+
+    # -- images -------------------------------------------------------------------------------------------------------
+    def resource(self, kind: str, handle: Val) -> dict[str, Val]:
+        """The record's fields. Lanes with different handles are served handle by handle."""
+        out = self.out
+        find = self.runtime("image")
+        number = 0 if kind == "texture" else 1
+        fields = list(fields_of(kind))
+        widths = {name: 64 if name == "base" else 32 for name, _ in fields}
+        places = {name: out.slot(("field", name), f"<{LANES} x i{widths[name]}>") for name, _ in fields}
+        out.declare("declare i32 @llvm.cttz.i32(i32, i1)")
+        handles = self.vector(handle, 64)
+        loop, done, before, end = out.fresh_label("handle"), out.fresh_label("done"), out.block, out.fresh_label("next")
+        some = out.value(f"icmp ne i32 {self.bits}, 0")
+        out.emit(f"br i1 {some}, label %{loop}, label %{done}")
+        out.label(loop)
+        left, rest = out.fresh("left"), out.fresh("rest")
+        out.emit(f"{left} = phi i32 [ {self.bits}, %{before} ], [ {rest}, %{end} ]")
+        lane = out.value(f"call i32 @llvm.cttz.i32(i32 {left}, i1 true)")
+        one = out.value(f"extractelement <{LANES} x i64> {handles}, i32 {lane}")
+        record = out.value(f"call ptr {find}(ptr {self.w}, i64 {number}, i64 {one}, i32 {lane}, i32 {self.index})")
+        self.require(out.value(f"icmp ne ptr {record}, null"))
+        same = out.value(f"icmp eq <{LANES} x i64> {handles}, {self.vector(Val(one, 64, True), 64)}")
+        for name, word in fields:
+            type = f"i{widths[name]}"
+            raw = out.value(f"load {type}, ptr {self.address(record, 8 * word)}, align 8")
+            value = self.vector(Val(raw, widths[name], True), widths[name])
+            old = out.value(f"load <{LANES} x {type}>, ptr {places[name]}, align 64")
+            new = out.value(f"select <{LANES} x i1> {same}, <{LANES} x {type}> {value}, <{LANES} x {type}> {old}")
+            out.emit(f"store <{LANES} x {type}> {new}, ptr {places[name]}, align 64")
+        group = out.value(f"bitcast <{LANES} x i1> {same} to i32")
+        others = out.value(f"xor i32 {group}, -1")
+        out.emit(f"br label %{end}")
+        out.label(end)
+        out.emit(f"{rest} = and i32 {left}, {others}")
+        more = out.value(f"icmp ne i32 {rest}, 0")
+        out.emit(f"br i1 {more}, label %{loop}, label %{done}")
+        out.label(done)
+        return {name: self.stored(places[name], f"<{LANES} x i{widths[name]}>", widths[name], 0) for name, _ in fields}
+
+    def fault(self, p: Val, reason: str) -> None:
+        out = self.out
+        held = self.vector(p, 1)
+        here = out.value(f"bitcast <{LANES} x i1> {held} to i32") if not p.uniform else out.value(f"sext i1 {p.name} to i32")
+        lanes = out.value(f"and i32 {here}, {self.bits}")
+        clear = out.value(f"icmp eq i32 {lanes}, 0")
+        bad, on = out.fresh_label("bad"), out.fresh_label("ok")
+        out.emit(f"br i1 {clear}, label %{on}, label %{bad}")
+        out.label(bad)
+        out.declare("declare i32 @llvm.cttz.i32(i32, i1)")
+        lane = out.value(f"call i32 @llvm.cttz.i32(i32 {lanes}, i1 true)")
+        text = out.value(f"ptrtoint ptr {self.reason(reason)} to i64")
+        stop = self.runtime("fault")
+        out.value(f"call ptr {stop}(ptr {self.w}, i32 {self.index}, i32 {Fault.REASON:d}, i32 {lane}, i64 {text}, i32 0, i32 0, i32 0)")
+        out.emit(f"br label %{FAILED}")
+        self.can_fail = True
+        out.label(on)
+
+    def reason(self, text: str) -> str:
+        """A constant string; the host reads it where the fault's address points."""
+        raw = text.encode() + b"\0"
+        name = f"reason{len(self.reasons)}"
+        found = self.reasons.setdefault(text, name)
+        escaped = "".join(f"\\{b:02X}" for b in raw)
+        self.out.module.globals[found] = f'@{found} = private unnamed_addr constant [{len(raw)} x i8] c"{escaped}"'
+        return f"@{found}"
+
+    # -- tensor cores -------------------------------------------------------------------------------------------------
+    def primitive(self, plan: MmaPlan) -> str:
+        """The function of a plan, in this module."""
+        name = "mma." + plan.name
+        if f"mma {plan.name}" not in self.out.module.results:
+            if not has_primitive(plan):
+                raise UnsupportedError(f"mma {plan.name} has no compiled form", hint="use engine='numpy'")
+            define_mma(self.out.module, plan, name)
+            self.out.module.results[f"mma {plan.name}"] = []
+        return name
+
+    def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val]) -> tuple[Val, ...]:
+        """Through a register file of its own: operands are copied in, the results copied out."""
+        out, inputs = self.out, (*a, *b, *c)
+        width = inputs[0].width
+        name = self.primitive(plan)
+        count = fragment_registers(plan)
+        step = slot_bytes(width)
+        file = out.slot(("fragments", width), f"[64 x <{LANES} x i{width}>]")
+        for i, value in enumerate(inputs):
+            place = self.address(file, (count + i) * step)
+            out.emit(f"store <{LANES} x i{width}> {self.vector(value, width)}, ptr {place}, align 64")
+        table = out.module.table([i * step for i in range(count + len(inputs))], 32)
+        out.emit(f"call void @{name}(ptr {file}, ptr {table})")
+        return tuple(self.stored(file, f"<{LANES} x i{width}>", width, i) for i in range(count))
+
+
+def fragment_registers(plan: MmaPlan) -> int:
+    """Registers of a plan's D."""
+    return layouts(plan)[3].registers

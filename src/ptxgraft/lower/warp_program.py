@@ -1,0 +1,266 @@
+"""A bound program as threaded code: places for its registers, operations for its instructions, a stream with function names to fill in.
+
+Invariant: the stream depends on the program and the profile alone, never on a launch: sizes, addresses and handles are read when it runs.
+Instruction order is stream order, so that a program counter compares like the instruction's index.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ptxgraft.errors import UnsupportedError
+from ptxgraft.isa import Form, Imm, Instruction, Operand, Program, Reg
+from ptxgraft.lower.warp_operations import Encoder, Operation
+from ptxgraft.lower.warp_runtime import LABEL_BYTES, operation_bytes
+from ptxgraft.lower.warp_state import FULL, OPERATION_HEAD, WARP, Fault, slot_bytes
+
+
+@dataclass(slots=True)
+class WarpPlan:
+    """What data flow knows about a program: its blocks as (start, stop) instruction numbers, and the registers live at each one's start and end."""
+
+    blocks: Sequence[tuple[int, int]]
+    live_in: Sequence[set[int]]
+    live_out: Sequence[set[int]]
+
+
+@dataclass(slots=True)
+class Code:
+    """``stream``: the operations, function pointers zero. ``calls``: (offset, name) of each pointer to fill in; names of control operations begin
+    ``op_`` too. ``operations``: what to compile, by name. ``labels``: stream offset to instruction number. ``warp_bytes``: size of a warp's state.
+    ``ordered``: blocks must run one after another, because lanes of different blocks meet in memory (atomics)."""
+
+    stream: bytearray = field(default_factory=bytearray)
+    calls: list[tuple[int, str]] = field(default_factory=list)
+    operations: dict[str, tuple[Operation, Form]] = field(default_factory=dict)
+    labels: dict[int, int] = field(default_factory=dict)
+    warp_bytes: int = WARP.size
+    ordered: bool = False
+
+
+def assemble(program: Program, plan: WarpPlan, profile: str) -> Code:
+    """The threaded code of a program. What cannot be compiled becomes an operation that stops the launch when it is reached."""
+    return _Assembler(program, plan, profile).run()
+
+
+def register_slots(program: Program, plan: WarpPlan) -> tuple[dict[int, int], int]:
+    """A byte offset in the warp's state for every register, and the state's size: registers that are never live together share one.
+
+    Linear scan over instruction order; an interval covers every block that its register is live through. Reads of instruction i lie at 2i, its
+    writes at 2i + 1, so that a result may take the place of an operand read for the last time.
+    """
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+
+    def touch(register: int, point: int) -> None:
+        first[register] = min(first.get(register, point), point)
+        last[register] = max(last.get(register, point), point)
+
+    for instruction in program.instructions:
+        for register in instruction.reads:
+            touch(register, 2 * instruction.index)
+        for register in instruction.writes:
+            touch(register, 2 * instruction.index + 1)
+    for (start, stop), live_in, live_out in zip(plan.blocks, plan.live_in, plan.live_out, strict=True):
+        for register in live_in:
+            touch(register, 2 * start - 1)
+        for register in live_out:
+            touch(register, 2 * stop)
+    slots: dict[int, int] = {}
+    free: dict[int, list[int]] = {}
+    busy: list[tuple[int, int, int]] = []
+    top = WARP.size
+    ends = sorted((end, register) for register, end in last.items())
+    expired = 0
+    for register in sorted(first, key=first.__getitem__):
+        while expired < len(ends) and ends[expired][0] < first[register]:
+            gone = ends[expired][1]
+            free.setdefault(slot_bytes(program.registers[gone].type.width), []).append(slots[gone])
+            expired += 1
+        size = slot_bytes(program.registers[register].type.width)
+        reuse = free.get(size)
+        if reuse:
+            slots[register] = reuse.pop()
+        else:
+            align = min(64, size)
+            top = (top + align - 1) // align * align
+            slots[register] = top
+            top += size
+    del busy
+    return slots, (top + 63) // 64 * 64
+
+
+class _Assembler:
+    def __init__(self, program: Program, plan: WarpPlan, profile: str) -> None:
+        self.program, self.plan = program, plan
+        self.slots, size = register_slots(program, plan)
+        self.code = Code(warp_bytes=size)
+        self.encoder = Encoder(program, self.slots, profile)
+        self.places: dict[int, int] = {}
+        self.targets: list[tuple[int, int]] = []
+        self.cache: dict[str, Operation] = {}
+
+    def run(self) -> Code:
+        instructions = self.program.instructions
+        leaders = self.leaders()
+        for register in sorted(self.plan.live_in[0]) if self.plan.live_in else ():
+            self.control("clear", 0, self.slots[register], slot_bytes(self.program.registers[register].type.width))
+        order = sorted(leaders)
+        lengths = dict(zip(order, (b - a for a, b in zip(order, [*order[1:], len(instructions)], strict=True)), strict=True))
+        for instruction in instructions:
+            if instruction.index in leaders:
+                self.label(instruction.index, lengths[instruction.index])
+            self.instruction(instruction)
+        for at, target in self.targets:
+            struct.pack_into("<I", self.code.stream, at, self.places[target])
+        return self.code
+
+    def leaders(self) -> set[int]:
+        """Where lanes may stand apart or wait: each gets a label."""
+        leaders = {0}
+        for instruction in self.program.instructions:
+            form = instruction.form
+            leaders.update(instruction.targets)
+            if form is None or form.control or form.convergent:
+                leaders.add(instruction.index + 1)
+            if form is not None and (form.convergent or form.control == "barrier"):
+                leaders.add(instruction.index)
+        leaders.discard(len(self.program.instructions))
+        return leaders
+
+    # -- the stream ---------------------------------------------------------------------------------------------------
+    def append(self, name: str, index: int, words: Sequence[int]) -> int:
+        """Add an operation; returns its offset."""
+        stream = self.code.stream
+        at = len(stream)
+        self.code.calls.append((at, name))
+        stream += struct.pack(f"<QI{len(words)}I", 0, index, *words)
+        stream += bytes(at + operation_bytes(len(words)) - len(stream))
+        return at
+
+    def control(self, name: str, index: int, *words: int) -> int:
+        return self.append("op_" + name, index, [w & FULL for w in words])
+
+    def label(self, index: int, count: int) -> None:
+        at = self.control("label", index, count)
+        assert len(self.code.stream) == at + LABEL_BYTES
+        self.places[index] = at
+        self.code.labels[at] = index
+
+    def jump_to(self, at: int, word: int, target: int) -> None:
+        """The operand ``word`` of the operation at ``at`` is the label of instruction ``target``."""
+        self.targets.append((at + OPERATION_HEAD + 4 * word, target))
+
+    # -- instructions -------------------------------------------------------------------------------------------------
+    def instruction(self, instruction: Instruction) -> None:
+        form = instruction.form
+        control = form.control if form is not None else ""
+        if form is None or control == "call" or (not control and form.meaning is None):
+            self.stop(instruction, Fault.UNKNOWN)
+        elif control == "branch":
+            self.branch(instruction, instruction.targets[0])
+        elif control == "indirect-branch":
+            self.branch_table(instruction)
+        elif control in ("return", "exit"):
+            guard = self.condition(instruction.guard)
+            self.control("exit_if" if guard else "exit", instruction.index, *guard)
+        elif control == "trap":
+            self.stop(instruction, Fault.TRAP)
+        elif control == "barrier":
+            self.barrier(instruction, form)
+        else:
+            self.operation(instruction, form)
+
+    def condition(self, guard: Reg | None) -> tuple[int, ...]:
+        return () if guard is None else (self.slots[guard.id], -1 if guard.negated else 0)
+
+    def stop(self, instruction: Instruction, kind: Fault) -> None:
+        guard = self.condition(instruction.guard)
+        self.control("trap_if" if guard else "trap", instruction.index, *guard, kind)
+
+    def branch(self, instruction: Instruction, target: int) -> None:
+        guard = self.condition(instruction.guard)
+        at = self.control("branch" if guard else "jump", instruction.index, *guard, 0)
+        self.jump_to(at, len(guard), target)
+
+    def around(self, instruction: Instruction) -> None:
+        """Lanes whose guard fails go to the next instruction and stand there until the others have come."""
+        if instruction.guard is not None:
+            slot, flip = self.condition(instruction.guard)
+            self.jump_to(self.control("branch", instruction.index, slot, ~flip, 0), 2, instruction.index + 1)
+            # The branch falls through to a label; lanes that take part wait there.
+            at = self.control("label", instruction.index, 0)
+            self.code.labels[at] = instruction.index
+
+    def branch_table(self, instruction: Instruction) -> None:
+        index = instruction.operands[0]
+        if not isinstance(index, Reg) or not instruction.targets:
+            self.stop(instruction, Fault.UNKNOWN)
+            return
+        self.around(instruction)
+        at = self.control("branch_table", instruction.index, self.slots[index.id], len(instruction.targets), *instruction.targets)
+        for i, target in enumerate(instruction.targets):
+            self.jump_to(at, 2 + i, target)
+
+    def barrier(self, instruction: Instruction, form: Form) -> None:
+        named: Mapping[str, Operand | None] = {r.name: o for r, o in zip(form.roles, instruction.operands, strict=True)}
+        action, how = form.slots.get("action", ""), form.slots.get("op", "")
+        if action not in ("sync", "arrive", "red") or "a" not in named:
+            self.stop(instruction, Fault.UNKNOWN)
+            return
+        self.around(instruction)
+        count, predicate = named.get("b"), named.get("c")
+        if action == "red" and predicate is None:
+            count, predicate = None, count
+        vote = self.source_of_predicate(predicate)
+        words = (*self.source(named["a"]), *self.source(count), *vote)
+        self.control("barrier", instruction.index, int(action == "arrive"), *words)
+        at = self.control("label", instruction.index, 0)
+        self.code.labels[at] = instruction.index
+        result = named.get("d")
+        if action == "red" and isinstance(result, Reg):
+            self.control("tally", instruction.index, ("popc", "and", "or").index(how), self.slots[result.id])
+
+    def source(self, operand: Operand | None) -> tuple[int, int]:
+        """A number as (slot, 0) or (0, literal)."""
+        if operand is None:
+            return 0, 0
+        if isinstance(operand, Reg):
+            return self.slots[operand.id], 0
+        if isinstance(operand, Imm):
+            return 0, int(operand.value)
+        raise UnsupportedError("this operand of a barrier is not supported")
+
+    def source_of_predicate(self, operand: Operand | None) -> tuple[int, int]:
+        if isinstance(operand, Reg):
+            return self.slots[operand.id], -1 if operand.negated else 0
+        return 0, -1 if isinstance(operand, Imm) and operand.value else 0
+
+    def operation(self, instruction: Instruction, form: Form) -> None:
+        if form.convergent and waits(form):
+            self.around(instruction)
+            self.control("converge", instruction.index, *self.members(instruction, form))
+            guard = None
+        else:
+            guard = instruction.guard
+        operation, words = self.encoder.encode(instruction, guard)
+        known = self.cache.get(operation.text)
+        if known is None:
+            known = self.cache[operation.text] = operation
+            self.code.operations[operation.name] = (operation, form)
+        self.append(known.name, instruction.index, words)
+        if form.root in ("atom", "red") and form.stores in ("global", "generic"):
+            self.code.ordered = True
+
+    def members(self, instruction: Instruction, form: Form) -> tuple[int, int]:
+        for role, operand in zip(form.roles, instruction.operands, strict=True):
+            if role.name == "membermask":
+                return self.source(operand)
+        return 0, FULL
+
+
+def waits(form: Form) -> bool:
+    """Does a convergent form wait for other lanes? Old spellings of shfl and vote work on whoever is there."""
+    return ".sync" in form.entry.spelling or form.root not in ("shfl", "vote", "activemask")

@@ -1,0 +1,305 @@
+"""The warp executor: runs launches through compiled code, blocks on several threads.
+
+Invariant: results, faults and their texts are those of ``run.interpreter``; a kernel can neither crash the process nor touch memory outside its launch.
+Blocks are taken in order; after a fault the lowest block that met one is reported. A program with atomics on global memory runs its blocks one after
+another, so that the order in which they meet is always the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgraft.errors import UsageError
+from ptxgraft.flow.cfg import build_cfg
+from ptxgraft.flow.liveness import build_liveness
+from ptxgraft.isa import Program
+from ptxgraft.lower.warp_access import LOG_BYTES
+from ptxgraft.lower.warp_compile import ENTRY, FUNCTIONS
+from ptxgraft.lower.warp_machine import SPECIAL_ORDER
+from ptxgraft.lower.warp_program import Code, WarpPlan, assemble
+from ptxgraft.lower.warp_state import IMAGE_FIELDS, LAUNCH, RECORD_BYTES, RUNTIME, WARP, WORKER, Fault, fields_of
+from ptxgraft.run import special
+from ptxgraft.run.cache import Cache
+from ptxgraft.run.launch import Launch, block_list
+from ptxgraft.run.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES, padded
+from ptxgraft.run.result import RunResult, StoreRecord, Watch
+from ptxgraft.run.warp_faults import fault_of
+
+STEP_BUDGET = 1 << 28
+"""Statements a warp may run when nothing else is said."""
+
+_LOG_ENTRIES = 1 << 16
+_PREPARED_LIMIT = 16
+
+_prepared: dict[tuple[int, str], tuple[Program, Code]] = {}
+_prepared_lock = threading.Lock()
+_caches: dict[str, Cache] = {}
+
+
+def run(
+    launch: Launch,
+    profile: str = "sm_90",
+    step_budget: int | None = None,
+    watch: Sequence[Watch] = (),
+    threads: int | None = None,
+    blocks: Iterable[int] | None = None,
+) -> RunResult:
+    """Run a launch's blocks (all, or those whose linear numbers are given). Memory and surfaces of the launch are changed in place.
+
+    ``threads``: host threads, by default one a core. Raises ``KernelFault`` as the interpreter does.
+    """
+    chosen = block_list(launch, blocks)
+    code = prepare(launch.program, profile)
+    started = time.perf_counter()
+    job = _Job(launch, code, chosen, STEP_BUDGET if step_budget is None else step_budget, tuple(watch))
+    launch.load_surfaces()
+    count = 1 if code.ordered or watch else min(threads or os.cpu_count() or 1, len(chosen))
+    if count < 1:
+        raise UsageError(f"{threads} threads cannot run anything")
+    workers = [job.worker() for _ in range(count)]
+    _run_all(workers)
+    launch.store_surfaces()
+    bad = [w for w in workers if w.fault_kind]
+    if bad:
+        first = min(bad, key=lambda w: w.fault_block)
+        raise fault_of(launch, code, first, job.budget)
+    return RunResult("warp", profile, sum(w.statements for w in workers), time.perf_counter() - started, job.stores(workers))
+
+
+def prepare(program: Program, profile: str) -> Code:
+    """The program's code, its functions compiled and loaded: from this process, from the cache on disk, or made now."""
+    key = (id(program), profile)
+    with _prepared_lock:
+        found = _prepared.get(key)
+    if found is None:
+        cfg = build_cfg(program)
+        live = build_liveness(program, cfg)
+        code = assemble(program, WarpPlan([(b.start, b.stop) for b in cfg.blocks], live.live_in, live.live_out), profile)
+        cache = _cache()
+        control = FUNCTIONS.runtime(cache)
+        addresses = FUNCTIONS.operations(code.operations, cache)
+        stream = np.frombuffer(code.stream, dtype=np.uint64)
+        places = np.array([at for at, _ in code.calls], dtype=np.int64) // 8
+        stream[places] = [addresses.get(name) or control[name] for _, name in code.calls]
+        found = (program, code)
+        with _prepared_lock:
+            while len(_prepared) >= _PREPARED_LIMIT:
+                _prepared.pop(next(iter(_prepared)))
+            _prepared[key] = found
+    return found[1]
+
+
+def _cache() -> Cache:
+    fresh = Cache()
+    return _caches.setdefault(str(fresh.directory), fresh)
+
+
+def _run_all(workers: Sequence[_Worker]) -> None:
+    """Each worker on a thread of its own: compiled code runs without Python's lock."""
+    threads = [threading.Thread(target=worker.run, name=f"ptxgraft-warp-{i}", daemon=True) for i, worker in enumerate(workers)]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException:  # an interrupt: the blocks that run must end before their memory may go
+        for worker in workers:
+            worker.stop()
+        for thread in threads:
+            thread.join()
+        raise
+
+
+def _address(array: NDArray) -> int:
+    return array.ctypes.data
+
+
+@dataclass(eq=False)
+class _Job:
+    """The structures that all workers read. ``kept`` keeps the arrays behind the pointers alive."""
+
+    launch: Launch
+    code: Code
+    blocks: list[int]
+    budget: int
+    watches: tuple[Watch, ...]
+    kept: list[NDArray] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        launch = self.launch
+        self.structure = padded(LAUNCH.size)
+        functions = FUNCTIONS.runtime(_cache())
+        self.entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(functions[ENTRY])
+        allocations = self.records([(a.base, a.end, _address(a.data) - a.base) for a in launch.memory.allocations if a.size])
+        arena = launch.images.arena
+        hosts = self.records([(launch.images.base, launch.images.base + arena.size, 0)] if arena.size else [])
+        images = self.images()
+        args = padded(max(len(launch.args), 1))
+        args[: len(launch.args)] = np.frombuffer(launch.args, dtype=np.uint8)
+        variables = [launch.address_of(v.id) if v.space in ("global", "const") else 0 for v in launch.program.variables]
+        constants = special.constants(launch)
+        specials = [constants.get(name, 0) for name in SPECIAL_ORDER]
+        ranges = [self.watched(w) for w in self.watches]
+        LAUNCH.write(
+            self.structure,
+            grid=launch.grid,
+            block=launch.block,
+            shared_bytes=launch.shared_total,
+            local_bytes=launch.program.local_bytes,
+            param_bytes=len(launch.args),
+            fill=launch.fill,
+            code=self.keep(np.frombuffer(self.code.stream, dtype=np.uint8)),
+            runtime=self.words([functions[name] for name in RUNTIME]),
+            param=self.keep(args),
+            variables=self.words(variables),
+            specials=self.words(specials),
+            allocations=allocations,
+            allocation_count=sum(1 for a in launch.memory.allocations if a.size),
+            hosts=hosts,
+            host_count=int(arena.size > 0),
+            images=images,
+            image_count=len(launch.images.textures) + len(launch.images.surfaces),
+            shared_window=SHARED_WINDOW,
+            local_window=LOCAL_WINDOW,
+            param_window=PARAM_WINDOW,
+            window_bytes=WINDOW_BYTES,
+            blocks=self.words(self.blocks),
+            block_count=len(self.blocks),
+            step_budget=self.budget,
+            watch=self.words([n for r in ranges for n in r]),
+            watch_count=len(ranges),
+        )
+
+    def keep(self, array: NDArray) -> int:
+        self.kept.append(array)
+        return _address(array)
+
+    def words(self, values: Sequence[int]) -> int:
+        return self.keep(np.array([v & 0xFFFFFFFFFFFFFFFF for v in values] or [0], dtype=np.uint64))
+
+    def records(self, rows: Sequence[tuple[int, int, int]]) -> int:
+        assert RECORD_BYTES == 32
+        return self.words([n for i, row in enumerate(rows) for n in (*row, i)])
+
+    def images(self) -> int:
+        words: list[int] = []
+        for number, (kind, known) in enumerate((("texture", self.launch.images.textures), ("surface", self.launch.images.surfaces))):
+            for handle, values in known.items():
+                record = [0] * IMAGE_FIELDS
+                record[0], record[1] = handle, number
+                for name, place in fields_of(kind):
+                    record[place] = values[name]
+                words += record
+        return self.words(words)
+
+    def watched(self, watch: Watch) -> tuple[int, int]:
+        """A watched range in host addresses."""
+        if watch.kind == "surface":
+            base = self.launch.images.surfaces[watch.address_or_handle]["base"]
+        else:
+            found = self.launch.memory.find(watch.address_or_handle + watch.offset)
+            if found is None:
+                return 0, 0
+            base = _address(found.data) + watch.address_or_handle - found.base
+        return base + watch.offset, base + watch.offset + watch.size
+
+    def worker(self) -> _Worker:
+        return _Worker(self)
+
+    def stores(self, workers: Sequence[_Worker]) -> list[StoreRecord]:
+        records: list[StoreRecord] = []
+        for worker in workers:
+            for index, warp, lane, size, host, block in worker.log_entries():
+                for watch in self.watches:
+                    first, last = self.watched(watch)
+                    if host < last and host + size > first:
+                        offset = host - first + watch.offset
+                        where = self.launch.block_of(block)
+                        records.append(StoreRecord(index, where, warp, lane, watch.kind, watch.address_or_handle, offset, size))
+        return records
+
+
+class _Worker:
+    """One thread's block: its shared and local memory and its warps' states."""
+
+    def __init__(self, job: _Job) -> None:
+        launch = job.launch
+        self.job = job
+        self.structure = padded(WORKER.size)
+        warps, size = launch.warps_per_block, job.code.warp_bytes
+        self.warps = padded(warps * size)
+        self.shared = padded(max(launch.shared_total, 1))
+        local = launch.program.local_bytes * 32
+        self.local = padded(max(local * warps, 1))
+        self.log = padded(LOG_BYTES * _LOG_ENTRIES if job.watches else 1)
+        WORKER.write(
+            self.structure,
+            launch=_address(job.structure),
+            warps=_address(self.warps),
+            warp_count=warps,
+            warp_bytes=size,
+            shared=_address(self.shared),
+            local=_address(self.local),
+            local_total=local * warps,
+            log=_address(self.log),
+            log_limit=_LOG_ENTRIES if job.watches else 0,
+        )
+        threads = np.arange(warps * 32, dtype=np.uint32)
+        x, y, _ = launch.block
+        axes = (threads % x, threads // x % y, threads // (x * y))
+        for warp in range(warps):
+            base = warp * size
+            lanes = slice(32 * warp, 32 * warp + 32)
+            there = min(32, launch.threads - 32 * warp)
+            WARP.write(
+                self.warps,
+                base,
+                initial=(1 << there) - 1,
+                number=warp,
+                worker=_address(self.structure),
+                launch=_address(job.structure),
+                shared=_address(self.shared),
+                local=_address(self.local) + local * warp,
+                **{name: tuple(int(v) for v in axis[lanes]) for name, axis in zip(("tid_x", "tid_y", "tid_z"), axes, strict=True)},
+            )
+
+    def run(self) -> None:
+        self.job.entry(_address(self.structure))
+
+    def stop(self) -> None:
+        """Take no further block."""
+        LAUNCH.write(self.job.structure, stop=1)
+
+    def field(self, name: str, signed: bool = False) -> int:
+        return WORKER.read(self.structure, name, signed=signed)
+
+    def warp_field(self, warp: int, name: str, lane: int = 0) -> int:
+        return WARP.read(self.warps, name, warp * self.job.code.warp_bytes + 4 * lane)
+
+    @property
+    def fault_kind(self) -> Fault:
+        return Fault(self.field("fault_kind"))
+
+    @property
+    def fault_block(self) -> int:
+        return self.field("fault_block")
+
+    @property
+    def statements(self) -> int:
+        return self.field("statements")
+
+    def log_entries(self):
+        """(instruction, warp, lane, bytes, host address, block) of each store noted."""
+        count = min(self.field("log_count"), _LOG_ENTRIES)
+        small = self.log[: count * LOG_BYTES].view(np.uint32).reshape(-1, 8)
+        wide = self.log[: count * LOG_BYTES].view(np.uint64).reshape(-1, 4)
+        for i in range(count):
+            yield (*(int(v) for v in small[i, :4]), int(wide[i, 2]), int(wide[i, 3]))
