@@ -69,6 +69,11 @@ def setp(lanes: Lanes, a: Value, b: Value, c: Value | None = None, *, cmp: str, 
     return _combine(lanes, bool, t, c), _combine(lanes, bool, lanes.not_(t), c)
 
 
+def setp_half(lanes: Lanes, a: Value, b: Value, c: Value | None = None, *, cmp: str, bool: str, ftz: str, type: str) -> Value:
+    """p = (a cmp b) bool c."""
+    return _combine(lanes, bool, compare(lanes, cmp, type, a, b, ftz), c)
+
+
 def setp_pair(lanes: Lanes, a: Value, b: Value, c: Value | None = None, *, cmp: str, bool: str, ftz: str, type: str) -> tuple[Value, Value]:
     """p: the comparison of the lower halves, q: of the upper halves, each combined with c."""
     fmt = type.removesuffix("x2")
@@ -105,8 +110,8 @@ _SETP_EXAMPLES = {
         ("setp.nan.and.f32", (_ONE32, _NAN32, 1), (1, 0)),
     ],
     "f64": [("setp.gt.f64", (0x3FF << 52, 0), (1, 0)), ("setp.geu.or.f64", (0xFFF8 << 48, 0, 0), (1, 0))],
-    "f16": [("setp.le.f16", (0x3C00, 0x3C00), (1, 0)), ("setp.eq.ftz.f16", (1, 0), (1, 0))],
-    "bf16": [("setp.gt.bf16", (0x3F80, 0x3F00), (1, 0))],
+    "f16": [("setp.le.f16", (0x3C00, 0x3C00), (1,)), ("setp.eq.ftz.f16", (1, 0), (1,))],
+    "bf16": [("setp.gt.bf16", (0x3F80, 0x3F00), (1,))],
     "f16x2": [("setp.lt.f16x2", (0x3C000000, 0x3C003C00), (1, 0)), ("setp.lt.or.f16x2", (0x3C000000, 0x3C003C00, 1), (1, 1))],
     "bf16x2": [("setp.eq.bf16x2", (0x3F800000, 0x3F803F80), (0, 1))],
 }
@@ -119,19 +124,27 @@ def _examples(
     return [row for row in rows if boolean == any(word in words for word in row[0].split("."))]
 
 
+def _second(kind: _Kind) -> dict[str, Any]:
+    """The second predicate: optional, mandatory for pairs, absent for half precision."""
+    if kind in _PAIRS:
+        return {"q": "out pred |"}
+    return {} if "16" in kind.types and kind.operators is _FLOAT else {"q": "out pred |?"}
+
+
 for _kind in (*_KINDS, *_PAIRS):
     for _spelling, _boolean in _spellings(_kind):
+        _q = _second(_kind)
         instruction(
             f"setp.{_spelling}.{{type:{_kind.types}}}",
             p="out pred",
-            q="out pred |?",
+            **_q,
             a="in {type}",
             b="in {type}",
             **_condition(_boolean),
             since=_kind.since,
             sm=_kind.sm,
             examples=_examples(_SETP_EXAMPLES[_kind.types], _boolean),
-        )(setp_pair if _kind in _PAIRS else setp)
+        )(setp_pair if _kind in _PAIRS else setp if _q else setp_half)
 
 
 # -- set --------------------------------------------------------------------------------------------------------------
@@ -186,8 +199,10 @@ def _declare_set() -> None:
                     if kind.types not in half or kind.types == name:
                         targets.append((name, (major, minor), sm))
             for dtypes, since, sm in targets:
+                # bf16 knows no flushing, not even of an f32 that is compared.
+                flags = spelling.replace(".{ftz:ftz}?", "") if dtypes == "bf16" else spelling
                 instruction(
-                    f"set.{spelling}.{{dtype:{dtypes}}}.{{type:{kind.types}}}",
+                    f"set.{flags}.{{dtype:{dtypes}}}.{{type:{kind.types}}}",
                     d="out {dtype}",
                     a="in {type}",
                     b="in {type}",

@@ -39,6 +39,18 @@ def _legal(*, rounding: str, ftz: str, sat: str, dtype: str, type: str) -> bool:
     return (rounding != "") == narrowing and rounding not in _TO_INTEGRAL
 
 
+_LOOSE = frozenset((("bf16", "f16"), ("f16", "bf16"), ("f32", "bf16"), ("f64", "bf16")))
+
+
+def _legal_bf16(*, rounding: str, ftz: str, sat: str, dtype: str, type: str) -> bool:
+    """As ptxas has it: bf16 never saturates to [0, 1], and some pairs may carry a rounding mode or leave it out."""
+    if sat:
+        return False
+    if (dtype, type) in _LOOSE and rounding not in _TO_INTEGRAL:
+        return not ftz or dtype == "f32"
+    return _legal(rounding=rounding, ftz=ftz, sat=sat, dtype=dtype, type=type)
+
+
 def _range(type: str) -> tuple[int, int]:
     """The least and the largest value of an integer type."""
     t = type_of(type)
@@ -163,7 +175,7 @@ for _dtype, _type in (("bf16", _ALL), (f"{_INTEGERS}|f16|f32|f64", "bf16")):
         a="in {type}",
         since=(7, 8),
         sm=90,
-        legal=_legal,
+        legal=_legal_bf16,
         examples=[
             ("cvt.rn.bf16.f32", (0x3F808000,), (0x3F80,)),
             ("cvt.rn.bf16.s32", (257,), (0x4380,)),
@@ -257,7 +269,7 @@ def cvt_rna_tf32(lanes: Lanes, a: Value, *, satfinite: str) -> Value:
 
 
 @instruction(
-    "cvt.{rounding:rn|rz}.{satfinite:satfinite}?.{relu:relu}?.tf32.f32",
+    "cvt.{rounding:rn|rz}.{relu:relu}?.tf32.f32",
     d="out b32",
     a="in f32",
     since=(7, 8),
@@ -270,16 +282,13 @@ def cvt_rna_tf32(lanes: Lanes, a: Value, *, satfinite: str) -> Value:
         ("cvt.rn.relu.tf32.f32", (0xBF800000,), (0,)),
     ],
 )
-def cvt_tf32(lanes: Lanes, a: Value, *, rounding: str, satfinite: str, relu: str) -> Value:
+def cvt_tf32(lanes: Lanes, a: Value, *, rounding: str, relu: str) -> Value:
     """d = a to ten fraction bits; NaN gives 0x7FFFE000."""
     nan = floats.is_nan(lanes, "f32", a)
     if rounding == "rn":
         odd = lanes.and_(lanes.shift_right(a, lanes.const(13, 32)), lanes.const(1, 32))
         a = lanes.add(a, lanes.add(odd, lanes.const(_TF32_UNIT // 2 - 1, 32)))
     a = lanes.and_(a, lanes.const(_TF32_MASK, 32))
-    if satfinite:
-        infinite = lanes.compare("eq", floats.magnitude(lanes, "f32", a), lanes.const(0x7F800000, 32))
-        a = lanes.select(infinite, lanes.sub(a, lanes.const(_TF32_UNIT, 32)), a)
     return floats.relu(lanes, "f32", lanes.select(nan, lanes.const(_TF32_NAN, 32), a), relu)
 
 
