@@ -89,8 +89,8 @@ def test_arrays_are_taken_as_they_are() -> None:
     after = allocation.after
     assert after is not None and after.view(np.float32).tolist() == [2, 1, 0, 5, 4, 3]
     assert Variable("v", bytearray(b"\x01")).before.tolist() == [1]
-    for wrong in (None, "text", [object()]):
-        with pytest.raises(UsageError, match="contents must be numbers or bytes"):
+    for wrong in (None, "text", [1, 2], 7, np.array([object()]), np.array(["text"])):
+        with pytest.raises(UsageError, match="contents must be an array of numbers or bytes"):
             Allocation(0, 0, 0, before=wrong)
 
 

@@ -98,10 +98,10 @@ def as_bytes(values: object) -> Bytes:
     """An array of any dtype, or a bytes-like object, seen as uint8 [n]; the memory is shared where it is contiguous."""
     if isinstance(values, (bytes, bytearray, memoryview)):
         return np.frombuffer(values, np.uint8)
-    array = np.asarray(values)
-    if array.dtype.hasobject or array.dtype.kind not in "biufcV":
-        raise UsageError(f"contents must be numbers or bytes, not {type(values).__name__}")
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    # A list would silently become 8-byte integers, so only arrays say how wide their numbers are.
+    if not isinstance(values, np.ndarray) or values.dtype.hasobject or values.dtype.kind not in "biufcV":
+        raise UsageError(f"contents must be an array of numbers or bytes, not {type(values).__name__}")
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
 class Held:
