@@ -1,0 +1,216 @@
+"""The Python API: load a module, take a kernel, launch it with Python values.
+
+Invariant: an argument either fits its parameter exactly or is refused by name; an array that was passed holds afterwards what the kernel left there.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgraft.errors import UnsupportedError, UsageError
+from ptxgraft.isa.numerics import PROFILES
+from ptxgraft.isa.program import Program, Variable, bind
+from ptxgraft.isa.types import TYPES
+from ptxgraft.run.execution import DEFAULT_PROFILE, ENGINES, check_choice, execute
+from ptxgraft.run.images import Surface, Texture
+from ptxgraft.run.launch import Launch, dim3
+from ptxgraft.run.memory import FIRST_ADDRESS, GAP, Allocation, allocate
+from ptxgraft.run.result import RunResult
+from ptxgraft.text import Document
+
+PLACES = ("cpu", "cuda", "hip")
+FIRST_HANDLE = 0x1_0000_0001
+"""Handles of textures and surfaces count up from here: none looks like a small number or an address."""
+
+
+def load(source: str | bytes | os.PathLike[str]) -> Module:
+    """A module from a file (a path) or from PTX text (``bytes``, or a ``str`` with a line end or a ``.version`` in it).
+
+    Raises ``SourceError`` when it cannot be read or is no PTX.
+    """
+    if isinstance(source, bytes):
+        return Module(Document.parse(source))
+    if isinstance(source, str) and ("\n" in source or ".version" in source):
+        return Module(Document.parse(source))
+    return Module(Document.read(Path(source)))
+
+
+@dataclass(eq=False)
+class Module:
+    """A parsed module. Its variables keep their contents from launch to launch, for all its kernels."""
+
+    document: Document
+    variables: dict[str, Allocation] = field(default_factory=dict)
+
+    @property
+    def entries(self) -> list[str]:
+        """The names of the kernels."""
+        return [e.name for e in self.document.entries]
+
+    def kernel(self, name: str, on: str = "cpu", profile: str = DEFAULT_PROFILE, engine: str = "warp") -> Kernel:
+        """A kernel by its exact name, to run ``on`` the CPU with the numerics of ``profile`` by ``engine`` (warp: fast; numpy: the reference)."""
+        check_choice("place", on, PLACES)
+        check_choice("profile", profile, list(PROFILES))
+        check_choice("engine", engine, list(ENGINES))
+        if on != "cpu":
+            raise UnsupportedError(f"kernels cannot be launched on {on!r} yet", hint="on='cpu' runs them here")
+        return Kernel(self, bind(self.document, name), profile, engine)
+
+
+@dataclass(eq=False)
+class Kernel:
+    """One kernel of a module, bound and ready to launch."""
+
+    module: Module
+    program: Program
+    profile: str
+    engine: str
+
+    @property
+    def name(self) -> str:
+        return self.program.name
+
+    def launch(
+        self, grid: int | Sequence[int], block: int | Sequence[int], args: Sequence[Any] = (), shared_bytes: int = 0, **options: Any
+    ) -> RunResult:
+        """Run the kernel and bring back what it wrote.
+
+        ``args`` go by position: a number becomes the parameter's type; an array a buffer whose pointer is passed and whose contents come back into the
+        same array (the same array given twice is one buffer); ``bytes`` fill a by-value parameter; a ``Texture`` or ``Surface`` becomes a handle.
+        ``options`` go to ``run.execute``. Raises ``UsageError`` for arguments that do not fit.
+        """
+        prepared = self.prepare(grid, block, args, shared_bytes)
+        try:
+            return execute(prepared.launch, engine=self.engine, profile=self.profile, **options)
+        finally:
+            prepared.bring_back()
+
+    def prepare(self, grid: int | Sequence[int], block: int | Sequence[int], args: Sequence[Any] = (), shared_bytes: int = 0) -> Prepared:
+        """The launch that ``launch`` would run, not run yet: to record it, watch it or run parts of it."""
+        params = self.program.params
+        if len(args) != len(params):
+            names = ", ".join(f"{p.name} ({_type_of(p)})" for p in params) or "none"
+            raise UsageError(f"{self.name} takes {len(params)} arguments, not {len(args)}", hint=f"its parameters: {names}")
+        packer = _Packer(self.program)
+        for param, value in zip(params, args, strict=True):
+            packer.put(param, value)
+        launch = Launch(
+            self.program, dim3(grid, "grid"), dim3(block, "block"), bytes(packer.block), shared_bytes, packer.allocations, packer.textures,
+            packer.surfaces, self.module.variables,
+        )  # fmt: skip
+        return Prepared(launch, packer.arrays)
+
+
+@dataclass(eq=False)
+class Prepared:
+    """A launch and the arrays that its first allocations are copies of."""
+
+    launch: Launch
+    arrays: list[NDArray]
+
+    def bring_back(self) -> None:
+        """Copy the buffers back into the arrays. Raises ``UsageError`` when the kernel wrote to an array that is read-only."""
+        for allocation, array in zip(self.launch.allocations, self.arrays, strict=True):
+            now = allocation.data.view(array.dtype).reshape(array.shape)
+            if array.flags.writeable:
+                array[...] = now
+            elif not np.array_equal(np.ascontiguousarray(array).reshape(-1).view(np.uint8), allocation.data):
+                raise UsageError(f"{self.launch.program.name} wrote to {allocation.name}, whose array is read-only")
+
+
+def _type_of(param: Variable) -> str:
+    count = param.size // TYPES[param.type].bytes
+    return param.type if count == 1 else f"{param.type}[{count}]"
+
+
+class _Packer:
+    """Turns Python values into an argument block and the memory behind it."""
+
+    def __init__(self, program: Program) -> None:
+        self.name = program.name
+        self.block = bytearray(program.param_bytes)
+        self.allocations: list[Allocation] = []
+        self.arrays: list[NDArray] = []
+        self.textures: dict[int, Texture] = {}
+        self.surfaces: dict[int, Surface] = {}
+        self._address = FIRST_ADDRESS
+        self._known: dict[int, int] = {}
+
+    def put(self, param: Variable, value: Any) -> None:
+        """Fill one parameter."""
+        raw = self._raw(param, value)
+        if len(raw) != param.size:
+            raise self._refuse(param, value, f"{len(raw)} bytes for {param.size}")
+        self.block[param.offset : param.offset + param.size] = raw
+
+    def _refuse(self, param: Variable, value: Any, why: str) -> UsageError:
+        return UsageError(f"{self.name}: parameter {param.name} is {_type_of(param)}; {type(value).__name__} does not fit: {why}")
+
+    def _raw(self, param: Variable, value: Any) -> bytes:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return bytes(value)
+        if isinstance(value, (Texture, Surface)):
+            return self._pointer(param, value, self._handle(value))
+        if isinstance(value, np.ndarray):
+            return self._pointer(param, value, self._buffer(param, value))
+        if isinstance(value, (bool, int, float, np.generic)):
+            if param.size != TYPES[param.type].bytes:
+                raise self._refuse(param, value, "give the bytes of the whole parameter")
+            return self._number(param, value.item() if isinstance(value, np.generic) else value)
+        raise self._refuse(param, value, "give a number, an array, bytes, a Texture or a Surface")
+
+    def _pointer(self, param: Variable, value: Any, number: int) -> bytes:
+        if param.size != 8:
+            raise self._refuse(param, value, "a pointer or handle takes 8 bytes")
+        return number.to_bytes(8, "little")
+
+    def _handle(self, image: Texture | Surface) -> int:
+        if id(image) not in self._known:
+            handle = FIRST_HANDLE + len(self.textures) + len(self.surfaces)
+            if isinstance(image, Texture):
+                self.textures[handle] = image
+            else:
+                self.surfaces[handle] = image
+            self._known[id(image)] = handle
+        return self._known[id(image)]
+
+    def _buffer(self, param: Variable, array: NDArray) -> int:
+        if array.dtype.hasobject:
+            raise self._refuse(param, array, "an array of Python objects has no bytes to pass")
+        if id(array) not in self._known:
+            allocation = allocate(self._address, array, f"argument {param.name}")
+            self._known[id(array)] = self._address
+            self.allocations.append(allocation)
+            self.arrays.append(array)
+            self._address = (allocation.end + 2 * GAP - 1) // GAP * GAP
+        return self._known[id(array)]
+
+    def _number(self, param: Variable, value: Any) -> bytes:
+        type = TYPES[param.type]
+        if type.kind == "f" or (type.kind == "b" and isinstance(value, float)):
+            code = {16: "<e", 32: "<f", 64: "<d"}.get(type.width)
+            if code is None or type.name == "bf16":
+                raise self._refuse(param, value, "give its bytes")
+            try:
+                return struct.pack(code, value)
+            except (OverflowError, struct.error) as error:
+                raise self._refuse(param, value, str(error)) from None
+        if isinstance(value, float):
+            if not value.is_integer():
+                raise self._refuse(param, value, f"{value} is no whole number")
+            value = int(value)
+        low = -(1 << (type.width - 1))
+        high = 1 << type.width
+        if type.kind == "s":
+            high >>= 1
+        if not (low if type.kind != "u" else 0) <= value < high:
+            raise self._refuse(param, value, f"{value} is out of range")
+        return (int(value) & ((1 << type.width) - 1)).to_bytes(type.bytes, "little")

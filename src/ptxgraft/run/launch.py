@@ -1,0 +1,171 @@
+"""A launch: a program, its geometry, its argument block and everything its memory holds.
+
+Invariant: a ``Launch`` that exists can be run: its argument block fits the entry, its block fits what the entry declares, its memory does not
+overlap, and every module variable that the entry names has an address and contents.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ptxgraft.errors import UsageError
+from ptxgraft.isa.program import Program, align_up
+from ptxgraft.run.images import HostImages, Surface, Texture, host_images
+from ptxgraft.run.memory import FILL, Allocation, Memory
+from ptxgraft.run.variables import place_variables
+
+Dim3 = tuple[int, int, int]
+
+MAX_THREADS = 1024
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_SHARED = 227 << 10
+"""Bytes of shared memory a block may have on sm_90 (CUDA programming guide, "Compute Capabilities")."""
+
+
+def dim3(value: int | Sequence[int], what: str) -> Dim3:
+    """A grid or block as (x, y, z); fewer numbers are filled up with ones."""
+    numbers = (value,) if isinstance(value, int) else tuple(int(v) for v in value)
+    if not 1 <= len(numbers) <= 3:
+        raise UsageError(f"a {what} has one to three dimensions, not {len(numbers)}")
+    x, y, z = (*numbers, 1, 1)[:3]
+    if min(x, y, z) < 1:
+        raise UsageError(f"the {what} {(x, y, z)} has a dimension below 1")
+    return x, y, z
+
+
+@dataclass(eq=False)
+class Launch:
+    """One launch of ``program``'s entry. ``args`` is the parameter block; ``shared_bytes`` the dynamic shared memory, behind what the entry declares.
+
+    ``textures`` and ``surfaces`` go by handle. ``variables`` gives module variables contents and an address by name; those missing get theirs from
+    the module. ``fill`` is what a byte of shared or local memory holds at first. ``notes`` are things that had to be assumed.
+    """
+
+    program: Program
+    grid: Dim3
+    block: Dim3
+    args: bytes = b""
+    shared_bytes: int = 0
+    allocations: list[Allocation] = field(default_factory=list)
+    textures: dict[int, Texture] = field(default_factory=dict)
+    surfaces: dict[int, Surface] = field(default_factory=dict)
+    variables: dict[str, Allocation] = field(default_factory=dict)
+    fill: int = FILL
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.grid, self.block = dim3(self.grid, "grid"), dim3(self.block, "block")
+        self.args = bytes(self.args)
+        _check_geometry(self)
+        _check_arguments(self)
+        place_variables(self.program, self.variables, Memory(self.allocations).next_free())
+        self.memory = Memory([*self.allocations, *self.variables.values()])
+
+    @property
+    def threads(self) -> int:
+        """Threads of one block."""
+        return math.prod(self.block)
+
+    @property
+    def warps_per_block(self) -> int:
+        return -(-self.threads // 32)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return math.prod(self.grid)
+
+    @property
+    def shared_total(self) -> int:
+        """Bytes of shared memory a block sees: declared and dynamic."""
+        return self.program.shared_bytes + self.shared_bytes
+
+    @cached_property
+    def images(self) -> HostImages:
+        """Textures and surfaces as executors read them; made when first asked for."""
+        return host_images(self.textures, self.surfaces)
+
+    def block_of(self, linear: int) -> Dim3:
+        """The coordinates of a block by its linear number, x fastest."""
+        x, y, _ = self.grid
+        return linear % x, linear // x % y, linear // (x * y)
+
+    def address_of(self, variable: int) -> int:
+        """The address, in its own space, of one of the program's variables: an offset (param, shared, local) or absolute (global, const)."""
+        found = self.program.variables[variable]
+        return self.variables[found.name].base if found.space in ("global", "const") else found.offset
+
+    def load_surfaces(self) -> None:
+        """Put the arrays of ``surfaces`` where the executor sees them."""
+        for handle, surface in self.surfaces.items():
+            self.images.surface_bytes(handle)[:] = _bytes_of(surface)
+
+    def store_surfaces(self) -> None:
+        """Bring what was stored to surfaces back into their arrays."""
+        for handle, surface in self.surfaces.items():
+            stored = self.images.surface_bytes(handle).view(surface.array.dtype).reshape(surface.array.shape)
+            surface.array[...] = stored
+
+
+def _bytes_of(surface: Surface):
+    import numpy as np
+
+    return np.ascontiguousarray(surface.array).reshape(-1).view(np.uint8)
+
+
+_NUMBER = re.compile(r"\d+")
+
+
+def _declared(program: Program, directive: str) -> Dim3 | None:
+    for name, text in program.entry.directives:
+        if name == directive:
+            numbers = [int(n) for n in _NUMBER.findall(text)]
+            x, y, z = (*numbers, 1, 1, 1)[:3]
+            return x, y, z
+    return None
+
+
+def _check_geometry(launch: Launch) -> None:
+    name = launch.program.name
+    for what, given, limits in (("block", launch.block, MAX_BLOCK), ("grid", launch.grid, MAX_GRID)):
+        if any(g > limit for g, limit in zip(given, limits, strict=True)):
+            raise UsageError(f"{name}: the {what} {given} is larger than {limits}")
+    if launch.threads > MAX_THREADS:
+        raise UsageError(f"{name}: a block of {launch.threads} threads; at most {MAX_THREADS} are possible")
+    limit = _declared(launch.program, ".maxntid")
+    if limit is not None and launch.threads > math.prod(limit):
+        raise UsageError(f"{name}: a block of {launch.threads} threads; the entry declares .maxntid {', '.join(map(str, limit))}")
+    wanted = _declared(launch.program, ".reqntid")
+    if wanted is not None and launch.block != wanted:
+        raise UsageError(f"{name}: the block is {launch.block}; the entry declares .reqntid {', '.join(map(str, wanted))}")
+    if launch.shared_bytes < 0 or launch.shared_total > MAX_SHARED:
+        raise UsageError(f"{name}: {launch.shared_total} bytes of shared memory; a block may have {MAX_SHARED}")
+
+
+def _check_arguments(launch: Launch) -> None:
+    needed, given = launch.program.param_bytes, len(launch.args)
+    if given < needed:
+        names = ", ".join(p.name for p in launch.program.params if p.offset + p.size > given)
+        raise UsageError(
+            f"{launch.program.name}: the argument block has {given} bytes, its parameters need {needed}", hint=f"missing: {names}"
+        )
+    if given > align_up(needed, 8):
+        raise UsageError(f"{launch.program.name}: the argument block has {given} bytes, its parameters take only {needed}")
+
+
+def block_list(launch: Launch, blocks: Iterable[int] | None) -> list[int]:
+    """The linear numbers of the blocks to run, checked: all of them when ``blocks`` is None."""
+    if blocks is None:
+        return list(range(launch.blocks))
+    chosen = [int(b) for b in blocks]
+    for b in chosen:
+        if not 0 <= b < launch.blocks:
+            raise UsageError(f"the grid has blocks 0 to {launch.blocks - 1}, not {b}")
+    if not chosen:
+        raise UsageError("no block was chosen to run")
+    return chosen

@@ -1,0 +1,161 @@
+"""From captures to launches and back: replaying a recorded launch, and recording one that runs here.
+
+Invariant: a launch made from a capture holds copies, so that a run never changes the capture; a capture made from a run holds every byte that the
+launch could read or write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgraft import capture
+from ptxgraft.errors import SourceError
+from ptxgraft.isa.program import Program
+from ptxgraft.run.images import Surface, Texture
+from ptxgraft.run.launch import Launch
+from ptxgraft.run.memory import GAP, Allocation, Memory, allocate
+
+POISON = 0xA5
+"""What a surface holds before a replay when the capture does not say: an unwritten byte shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assume:
+    """What is taken for a texture where a capture does not say; each use is noted in ``Launch.notes``."""
+
+    filter: str = "point"
+    address: str = "clamp"
+    normalized: bool = False
+
+
+def launch_from_capture(program: Program, recorded: capture.Launch, *, assume: Assume | None = None, poison: int | None = POISON) -> Launch:
+    """A launch of ``program`` with the geometry, arguments, memory and images of a recorded one, allocations in the capture's order.
+
+    A surface whose texels before the launch were not recorded is filled with the byte ``poison`` (None: zeros). Raises ``SourceError`` when the capture
+    lacks what running needs, ``UsageError`` when it does not fit the program.
+    """
+    notes: list[str] = []
+    allocations = [allocate(a.base, a.before, f"allocation {a.index}") for a in recorded.allocations]
+    textures = {i.handle: _texture(recorded, i, assume or Assume(), notes) for i in recorded.textures}
+    surfaces = {i.handle: _surface(recorded, i, poison) for i in recorded.surfaces}
+    address = Memory(allocations).next_free()
+    variables: dict[str, Allocation] = {}
+    for v in recorded.variables:
+        variables[v.name] = allocate(address, v.before, f"variable {v.name!r}")
+        address = (variables[v.name].end + 2 * GAP - 1) // GAP * GAP
+    return Launch(
+        program,
+        recorded.grid,
+        recorded.block,
+        recorded.args,
+        recorded.shared_bytes,
+        allocations,
+        textures,
+        surfaces,
+        variables,
+        notes=notes,
+    )
+
+
+def _known_format(recorded: capture.Launch, image: capture.Image) -> None:
+    if image.size is None:
+        raise SourceError(
+            f"{recorded.label}: the {image.kind} at argument offset {image.arg_offset} has the unknown format {image.format}",
+            hint="the launch can be shown but not run",
+        )
+
+
+def _texture(recorded: capture.Launch, image: capture.Image, assume: Assume, notes: list[str]) -> Texture:
+    _known_format(recorded, image)
+    given = {"filter": image.filter, "address": image.address, "normalized": image.normalized}
+    missing = {name: getattr(assume, name) for name, value in given.items() if value is None}
+    if missing:
+        taken = ", ".join(f"{name} {value}" for name, value in missing.items())
+        notes.append(f"{recorded.label}: the texture at argument offset {image.arg_offset} does not say all; taken: {taken}")
+    settings = {**given, **missing}
+    return Texture(image.texels().copy(), image.format, settings["filter"], settings["address"], bool(settings["normalized"]))
+
+
+def _surface(recorded: capture.Launch, image: capture.Image, poison: int | None) -> Surface:
+    _known_format(recorded, image)
+    if image.before is not None:
+        return Surface(image.texels().copy(), image.format)
+    assert image.size is not None
+    raw = np.full(image.size, poison or 0, dtype=np.uint8)
+    return Surface(capture.texels(raw, image.width, image.height, image.channels, image.format).copy(), image.format)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """Copies of everything a launch may change, made before it runs: allocations by place, surfaces by handle, variables by name."""
+
+    allocations: list[NDArray[np.uint8]] = field(default_factory=list)
+    surfaces: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
+    variables: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
+
+
+def snapshot(launch: Launch) -> Snapshot:
+    """Copy what a launch may change."""
+    return Snapshot(
+        [a.data.copy() for a in launch.allocations],
+        {handle: _raw(s.array) for handle, s in launch.surfaces.items()},
+        {name: a.data.copy() for name, a in launch.variables.items()},
+    )
+
+
+def _raw(array: NDArray) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).copy()
+
+
+def capture_of(launch: Launch, before: Snapshot, seq: int = 0) -> capture.Launch:
+    """The record of a launch that has run: ``before`` as ``snapshot`` took it, the state after as it is now, the module's text with its hash.
+
+    Pointers and handles are found in the argument block: an aligned word that is an address inside an allocation, or a handle of the launch.
+    """
+    pointers: list[capture.Pointer] = []
+    textures: list[capture.Image] = []
+    surfaces: list[capture.Image] = []
+    for offset in range(0, len(launch.args) - 7, 8):
+        word = int.from_bytes(launch.args[offset : offset + 8], "little")
+        if word in launch.textures:
+            textures.append(_image_of("texture", offset, word, launch.textures[word]))
+        elif word in launch.surfaces:
+            image = _image_of("surface", offset, word, launch.surfaces[word])
+            image.before, image.after = before.surfaces[word], _raw(launch.surfaces[word].array)
+            surfaces.append(image)
+        else:
+            for index, a in enumerate(launch.allocations):
+                if a.base <= word < max(a.end, a.base + 1):
+                    pointers.append(capture.Pointer(offset, index, word - a.base))
+    return capture.Launch(
+        seq=seq,
+        kernel=launch.program.name,
+        grid=launch.grid,
+        block=launch.block,
+        args=launch.args,
+        shared_bytes=launch.shared_bytes,
+        allocations=[
+            capture.Allocation(i, a.base, a.size, held, a.data.copy())
+            for i, (a, held) in enumerate(zip(launch.allocations, before.allocations, strict=True))
+        ],
+        pointers=pointers,
+        textures=textures,
+        surfaces=surfaces,
+        variables=[capture.Variable(name, before.variables[name], a.data.copy()) for name, a in launch.variables.items()],
+        module=launch.program.document.data,
+    )
+
+
+def _image_of(kind: Literal["texture", "surface"], offset: int, handle: int, image: Texture | Surface) -> capture.Image:
+    shape = image.array.shape
+    height = int(np.prod(shape[:-2], dtype=np.int64))
+    made = capture.Image(kind, offset, handle, shape[-2], height, shape[-1], image.format or 0)
+    if isinstance(image, Texture):
+        made.filter = "linear" if image.filter == "linear" else "point"
+        made.address, made.normalized = tuple(image.address), image.normalized
+        made.before = made.after = _raw(image.array)
+    return made

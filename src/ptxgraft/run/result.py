@@ -1,0 +1,45 @@
+"""What a run gives back, and what it can be asked to watch.
+
+Invariant: records of stores come in the order in which the executor made them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Ask for the stores that touch ``size`` bytes from ``offset`` on. ``kind`` is ``memory`` (``address_or_handle`` is an allocation's base or any
+    address; offsets count from it) or ``surface`` (a handle; offsets count in the surface's texels as bytes)."""
+
+    kind: str
+    address_or_handle: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRecord:
+    """One lane's store that touched a watched range. ``index`` is the instruction's, ``block`` the block's coordinates, ``warp`` counts within the block;
+    ``offset`` and ``size`` are the whole store's bytes, counted as the watch counts."""
+
+    index: int
+    block: tuple[int, int, int]
+    warp: int
+    lane: int
+    kind: str
+    address_or_handle: int
+    offset: int
+    size: int
+
+
+@dataclass(slots=True)
+class RunResult:
+    """``statements`` counts statements that warps ran (a warp's statement counts once, however many lanes were active)."""
+
+    engine: str
+    profile: str
+    statements: int
+    seconds: float
+    stores: list[StoreRecord] = field(default_factory=list)

@@ -1,0 +1,53 @@
+"""Special registers: what each holds during a launch.
+
+Invariant: a value here depends on the launch and the lane's place in it alone, except the clocks, which count statements.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ptxgraft.isa.operands import SPECIALS
+
+if TYPE_CHECKING:
+    from ptxgraft.run.launch import Launch
+
+_WIDE = frozenset(["clock64", "globaltimer", "gridid", "current_graph_exec"])
+CLOCKS = frozenset(["clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"])
+"""Registers that grow while a kernel runs."""
+
+ALIASES = {f"clusterid.{axis}": f"ctaid.{axis}" for axis in "xyz"}
+"""Registers that hold what others do, clusters being one block each."""
+
+PER_BLOCK = ("ctaid.x", "ctaid.y", "ctaid.z")
+PER_THREAD = ("tid.x", "tid.y", "tid.z")
+PER_WARP = ("warpid",)
+
+LANE_VALUES: dict[str, tuple[int, ...]] = {
+    "laneid": tuple(range(32)),
+    "lanemask_eq": tuple(1 << i for i in range(32)),
+    "lanemask_lt": tuple((1 << i) - 1 for i in range(32)),
+    "lanemask_le": tuple((2 << i) - 1 for i in range(32)),
+    "lanemask_gt": tuple(0xFFFFFFFF & ~((2 << i) - 1) for i in range(32)),
+    "lanemask_ge": tuple(0xFFFFFFFF & ~((1 << i) - 1) for i in range(32)),
+}
+"""Registers that depend on the lane alone, by lane."""
+
+
+def width(name: str) -> int:
+    """Width in bits of a special register, named without its ``%``."""
+    return 64 if name in _WIDE or (name.startswith("pm") and name.endswith("_64")) else 32
+
+
+def constants(launch: Launch) -> dict[str, int]:
+    """The registers that hold one value all over a launch. Those that describe the machine say: one multiprocessor, no cluster, counters at 0."""
+    values = dict.fromkeys(SPECIALS - CLOCKS - LANE_VALUES.keys() - ALIASES.keys() - {*PER_BLOCK, *PER_THREAD, *PER_WARP}, 0)
+    for axis, extent, blocks in zip("xyz", launch.block, launch.grid, strict=True):
+        values[f"ntid.{axis}"] = extent
+        values[f"nctaid.{axis}"] = blocks
+        values[f"nclusterid.{axis}"] = blocks
+        values[f"cluster_nctaid.{axis}"] = 1
+    total = launch.program.shared_bytes + launch.shared_bytes
+    values |= {"nwarpid": launch.warps_per_block, "nsmid": 1, "cluster_nctarank": 1}
+    values |= {"total_smem_size": total, "aggr_smem_size": total, "dynamic_smem_size": launch.shared_bytes}
+    return values

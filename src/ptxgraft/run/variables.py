@@ -1,0 +1,65 @@
+"""Module variables: addresses and contents from their initialisers.
+
+Invariant: an initialiser fills its variable from the front and the rest is zeros; what cannot be read is an error, never zeros.
+Source: PTX ISA manual, "Initializers".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ptxgraft.errors import SourceError
+from ptxgraft.isa.operands import parse_literal, split_top
+from ptxgraft.isa.program import Program, Variable, align_up
+from ptxgraft.isa.types import TYPES, Type
+from ptxgraft.run.memory import GAP, Allocation, allocate
+
+_SYMBOL = re.compile(r"^(generic\s*\()?\s*([A-Za-z_$%][\w$]*)\s*\)?\s*(?:\+\s*(\w+))?\s*\)?$")
+_LEAST_ALIGN = 256
+
+
+def place_variables(program: Program, placed: dict[str, Allocation], address: int) -> None:
+    """Give every ``.global`` and ``.const`` variable that the program names an allocation in ``placed``, from ``address`` on; those there stay."""
+    needed = [v for v in program.variables if v.space in ("global", "const") and v.name not in placed]
+    for variable in needed:
+        size = variable.size or TYPES[variable.type].bytes * sum(1 for _ in _elements(variable.init or ""))
+        address = align_up(address, max(variable.align, _LEAST_ALIGN))
+        placed[variable.name] = allocate(address, size, f"variable {variable.name!r}")
+        address = align_up(address + size + GAP, GAP)
+    for variable in needed:  # after all have addresses: an initialiser may name another variable
+        if variable.init:
+            _initialise(program, variable, placed)
+
+
+def _elements(text: str) -> Iterator[str]:
+    """The scalars of an initialiser, nested braces flattened."""
+    text = text.strip()
+    if text.startswith("{"):
+        for part in split_top(text[1:-1].strip()):
+            yield from _elements(part)
+    elif text:
+        yield text
+
+
+def _initialise(program: Program, variable: Variable, placed: dict[str, Allocation]) -> None:
+    type = TYPES[variable.type]
+    data = placed[variable.name].data
+    elements = list(_elements(variable.init or ""))
+    if len(elements) * type.bytes > data.size:
+        raise SourceError(f"variable {variable.name!r} has {data.size} bytes, its initialiser {len(elements) * type.bytes}")
+    raw = b"".join(_bits(program, variable, text, type, placed).to_bytes(type.bytes, "little") for text in elements)
+    data[: len(raw)] = bytearray(raw)
+
+
+def _bits(program: Program, variable: Variable, text: str, type: Type, placed: dict[str, Allocation]) -> int:
+    literal = parse_literal(text)
+    if literal is not None:
+        return literal.bits(type) & ((1 << type.width) - 1)
+    match = _SYMBOL.match(text)
+    if match and match[2] in placed:
+        return (placed[match[2]].base + int(match[3] or "0", 0)) & ((1 << type.width) - 1)
+    raise SourceError(
+        f"cannot read {text!r} in the initialiser of {variable.name!r} of {program.document.name}",
+        hint="numbers and the addresses of variables that the entry uses are read",
+    )
