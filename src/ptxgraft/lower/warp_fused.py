@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ptxgraft.isa.numerics import MIN_EXPONENT, MmaPlan, Step
 from ptxgraft.lower.ir import IrModule
-from ptxgraft.lower.warp_tile import DECODED_SCALE, NONFINITE, Tile, splat, vector
+from ptxgraft.lower.warp_tile import NONFINITE, Tile, decoded_scale, splat, vector
 
 _LARGEST_SIGNIFICAND = {"e4m3": 1.875, "e5m2": 1.75, "f16": 2 - 2**-10, "bf16": 2.0, "tf32": 2.0}
 _POWER_MASK = {"float": ("i32", 0x7F800000), "double": ("i64", 0x7FF << 52)}
@@ -36,13 +36,16 @@ def define_fused(module: IrModule, plan: MmaPlan, name: str) -> None:
 
 
 def work_type(plan: MmaPlan) -> str:
-    """float holds products of f16 and fp8 operands exactly and in range; bf16 and tf32 need double's exponents."""
-    return "double" if plan.a in ("bf16", "tf32") else "float"
+    """float where it holds the products exactly and in range and i32 their aligned sum; else double: bf16, tf32, and 32 products at once."""
+    largest = _LARGEST_SIGNIFICAND[plan.a] * _LARGEST_SIGNIFICAND[plan.b]
+    fits = all(len(step.ks) * largest * 2.0**step.fraction_bits < 2**31 for step in plan.steps)
+    return "float" if fits and plan.a not in ("bf16", "tf32") else "double"
 
 
 def _scale_exponent(plan: MmaPlan) -> int:
     """Products in the work type are 2^this times the true ones."""
-    return DECODED_SCALE.get(plan.a, 0) + DECODED_SCALE.get(plan.b, 0)
+    work = work_type(plan)
+    return decoded_scale(plan.a, work) + decoded_scale(plan.b, work)
 
 
 def _left_elements(tile: Tile, work: str) -> list[str]:
@@ -66,7 +69,6 @@ class _Fused:
         step = plan.steps[0]
         # Does a sum of products and C fit i32, C below 2 units of 2^F?
         self.narrow = self.work == "float" and (len(step.ks) * largest + 2) * 2.0**step.fraction_bits < 2**31
-        assert self.work == "double" or len(step.ks) * largest * 2.0**step.fraction_bits < 2**31
 
     # -- the function ---------------------------------------------------------------------------------------------------------
     def define(self) -> None:
@@ -139,7 +141,7 @@ class _Fused:
         power = tile.convert("bitcast", bits_type, bits, type)
         if floor < _SMALLEST_EXPONENT.get(format, -1000):
             return power
-        low = splat(self.work, 2.0 ** (floor + DECODED_SCALE.get(format, 0)))
+        low = splat(self.work, 2.0 ** (floor + decoded_scale(format, self.work)))
         below = tile.op("fcmp olt", type, power, low)
         power = tile.value(f"select {vector(count, 'i1')} {below}, {type} {low}, {type} {power}")
         zero = tile.op("fcmp oeq", type, value, "zeroinitializer")
@@ -396,10 +398,10 @@ def _define_specials(module: IrModule, plan: MmaPlan, name: str) -> None:
 
 
 def _restore_nan(tile: Tile, format: str, value: str, count: int, work: str) -> str:
-    """e4m3's NaN was decoded as a number of 1.875 times the largest power of two."""
+    """e4m3's NaN was decoded as 480, the number that it would be."""
     if format != "e4m3":
         return value
     type = vector(count, work)
-    size = tile.call(type, f"llvm.fabs.v{count}f32", (type, value))
-    nan = tile.op("fcmp oeq", type, size, splat("float", 1.875))
-    return tile.value(f"select {vector(count, 'i1')} {nan}, {type} {splat('float', float('nan'))}, {type} {value}")
+    size = tile.call(type, f"llvm.fabs.v{count}f{32 if work == 'float' else 64}", (type, value))
+    nan = tile.op("fcmp oeq", type, size, splat(work, 480 * 2.0 ** decoded_scale(format, work)))
+    return tile.value(f"select {vector(count, 'i1')} {nan}, {type} {splat(work, float('nan'))}, {type} {value}")

@@ -20,8 +20,10 @@ OPERANDS = ("d", "a", "b", "c")
 NONFINITE = {"e4m3": (8, 0x7F), "e5m2": (8, 0x7C), "f16": (16, 0x7C00), "bf16": (16, 0x7F80), "tf32": (32, 0x7F800000)}
 """Width and mask of a float format: an element is NaN or infinite when all bits of the mask are set."""
 
-DECODED_SCALE = {"e4m3": -8}
-"""Decoded floats are 2^this times the element: e4m3 bits moved into an f16 keep sign and fraction and gain 8 of bias."""
+
+def decoded_scale(format: str, work: str) -> int:
+    """Decoded elements are 2^this times the true ones: as float, e4m3 bits moved into an f16 keep sign and fraction and gain 8 of bias."""
+    return -8 if format == "e4m3" and work == "float" else 0
 
 
 def splat(element: str, value: int | float) -> str:
@@ -209,7 +211,7 @@ class Tile:
             for half in halves:
                 moved = self.op("lshr", i32, half, splat("i32", shift)) if shift else half
                 bits = self.convert("bitcast", vector(n, "i16"), self.convert("trunc", i32, moved, vector(n, "i16")), vector(n, "half"))
-                elements.append(self.convert("fpext", vector(n, "half"), bits, vector(n, work)))
+                elements.append(self._unscale(format, n, self.convert("fpext", vector(n, "half"), bits, vector(n, work)), work))
         return elements
 
     def _halves(self, format: str, words: str) -> list[str]:
@@ -258,4 +260,9 @@ class Tile:
             if format == "e4m3":
                 moved = self.op("and", i16, moved, splat("i16", -16512))
             half = self.convert("bitcast", i16, moved, vector(count, "half"))
-        return self.convert("fpext", vector(count, "half"), half, target)
+        return self._unscale(format, count, self.convert("fpext", vector(count, "half"), half, target), work)
+
+    def _unscale(self, format: str, count: int, value: str, work: str) -> str:
+        if format == "e4m3" and work == "double":
+            return self.op("fmul", vector(count, work), value, splat(work, 256.0))
+        return value
