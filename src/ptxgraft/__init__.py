@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Surface", "Texture", "load"]
 
-_HOMES = dict.fromkeys(("Surface", "Texture", "load"), "ptxgraft.run")
+_HOMES: dict[str, str] = dict.fromkeys(("Surface", "Texture", "load"), "ptxgraft.run")
 """Where each public name lives; it is imported when first used, so that importing ptxgraft costs nothing."""
 
 
