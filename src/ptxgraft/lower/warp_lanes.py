@@ -379,7 +379,7 @@ class WarpLanes:
 
     def ballot(self, p: Val) -> Val:
         active = self.and_(p, self.machine.mask)
-        if active.const is not None or active.count == 1:
+        if active.count == 1:
             return self.resize(active, 32, True)
         return Val(self.emitter.value(f"bitcast {active.typed} to i{VECTOR}"), 32, True)
 
