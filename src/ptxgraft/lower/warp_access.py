@@ -9,12 +9,13 @@ from __future__ import annotations
 from ptxgraft.lower.warp_state import IMAGE_FIELDS, LAUNCH, RECORD, RECORD_BYTES, WARP, WORKER, Fault, Layout, Space
 
 STORE_BIT = 1 << 20
-"""In an access code: element bytes, count << 8, space << 16, and this bit for a store."""
+ATOMIC_BIT = 1 << 21
+"""In an access code: element bytes, count << 8, space << 16, and these for a store and for an atomic (which also stores)."""
 
 
-def access_code(space: str, width: int, count: int, store: bool) -> int:
+def access_code(space: str, width: int, count: int, flags: int = 0) -> int:
     """An access as one word: ``width`` bits an element, ``count`` neighbouring elements."""
-    return width // 8 | count << 8 | Space[space.upper()] << 16 | (STORE_BIT if store else 0)
+    return width // 8 | count << 8 | Space[space.upper()] << 16 | flags
 
 
 def at(name: str, base: str, layout: Layout, field: str, extra: int = 0) -> str:
@@ -424,6 +425,38 @@ missing:
 """
 
 
+_CONSTANT = f"""
+define i32 @constant(ptr %w, ptr %addresses, i32 %mask) noinline {{
+entry:
+  {get("launch", "w", WARP, "launch")}
+  {get("table", "launch", LAUNCH, "constants")}
+  {get("count", "launch", LAUNCH, "constant_count")}
+  %some = icmp ne i32 %mask, 0
+  br i1 %some, label %lane, label %none
+none:
+  ret i32 0
+lane:
+  %left = phi i32 [ %mask, %entry ], [ %left1, %lane ]
+  %held = phi i32 [ 0, %entry ], [ %held1, %lane ]
+  %l = call i32 @llvm.cttz.i32(i32 %left, i1 false)
+  %l64 = zext i32 %l to i64
+  %a.p = getelementptr i64, ptr %addresses, i64 %l64
+  %a = load i64, ptr %a.p
+  %at = call i64 @placed(ptr %table, i64 %count, i64 %a, i64 1)
+  %in = icmp ne i64 %at, 0
+  %in32 = zext i1 %in to i32
+  %bit = shl i32 %in32, %l
+  %held1 = or i32 %held, %bit
+  %less = sub i32 %left, 1
+  %left1 = and i32 %left, %less
+  %more = icmp ne i32 %left1, 0
+  br i1 %more, label %lane, label %end
+end:
+  ret i32 %held1
+}}
+"""
+
+
 def access_text() -> str:
     """The IR of all this; goes into the runtime module."""
-    return _FIND + _TRANSLATE + _PLACE + _ACCESS + _LOG + _IMAGE
+    return _FIND + _TRANSLATE + _PLACE + _ACCESS + _LOG + _IMAGE + _CONSTANT

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import ptxgraft.isa
 import ptxgraft.lower
+from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa import Form
 from ptxgraft.lower import jit
 from ptxgraft.lower.warp_operations import Operation, function_text
@@ -70,20 +71,27 @@ class Functions:
                 assert {ENTRY, *RUNTIME} <= self._addresses.keys()
             return self._addresses
 
-    def operations(self, wanted: Mapping[str, tuple[Operation, Form]], store: Store) -> Mapping[str, int]:
-        """The addresses of at least the wanted operations' functions."""
+    def operations(
+        self, wanted: Mapping[str, tuple[Operation, Form]], store: Store
+    ) -> tuple[Mapping[str, int], dict[str, UnsupportedError]]:
+        """(addresses of at least those of the wanted operations' functions that can be had, errors by name of those that cannot)."""
         with self._lock:
             missing = [name for name in wanted if name not in self._addresses]
-            objects: list[bytes] = []
+            objects: dict[str, bytes] = {}
+            refused: dict[str, UnsupportedError] = {}
             for name in missing:
                 found = store.get(_key(name))
                 if found is None:
-                    found = compile_operation(*wanted[name])
+                    try:
+                        found = compile_operation(*wanted[name])
+                    except UnsupportedError as error:
+                        refused[name] = error
+                        continue
                     store.put(_key(name), found)
-                objects.append(found)
+                objects[name] = found
             if objects:
-                self._load(objects, missing)
-            return self._addresses
+                self._load(list(objects.values()), list(objects))
+            return self._addresses, refused
 
     def _load(self, objects: list[bytes], names: list[str]) -> None:
         engine = jit.load_objects(objects, _library())

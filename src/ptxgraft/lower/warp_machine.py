@@ -13,7 +13,7 @@ from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa.operands import SPECIALS
 from ptxgraft.lower.ir import Emitter, Val, lane_constants, literal
 from ptxgraft.lower.numpy_mma import layouts
-from ptxgraft.lower.warp_access import access_code
+from ptxgraft.lower.warp_access import ATOMIC_BIT, STORE_BIT, access_code
 from ptxgraft.lower.warp_mma import define_mma, has_primitive
 from ptxgraft.lower.warp_state import LANES, LAUNCH, RUNTIME, WARP, WORKER, Fault, Layout, fields_of, slot_bytes
 
@@ -127,13 +127,14 @@ class Machine:
     def load(self, space: str, address: Val, width: int, count: int) -> tuple[Val, ...]:
         type = f"<{LANES} x i{width}>"
         values = self.out.slot(("values", width, count), f"[{count} x {type}]")
-        self.access("access", address, values, access_code(space, width, count, False))
+        self.access("access", address, values, access_code(space, width, count))
         return tuple(self.stored(values, type, width, i) for i in range(count))
 
     def stored(self, values: str, type: str, width: int, i: int) -> Val:
         raw = self.out.value(f"load {type}, ptr {self.address(values, i * slot_bytes(width))}, align {min(64, width * 4)}")
-        # Lanes that took no part hold what was there: any bits, but the same ones at each use.
-        return Val(self.out.value(f"freeze {type} {raw}"), width)
+        mask = self.out.value(f"bitcast i32 {self.bits} to <{LANES} x i1>")
+        # Lanes that took no part get zeros: any bits would do, but the same ones everywhere.
+        return Val(self.out.value(f"select <{LANES} x i1> {mask}, {type} {raw}, {type} zeroinitializer"), width)
 
     def store(self, space: str, address: Val, values: Sequence[Val]) -> None:
         width = values[0].width
@@ -142,7 +143,7 @@ class Machine:
         for i, value in enumerate(values):
             pointer = self.address(place, i * slot_bytes(width))
             self.out.emit(f"store {type} {self.vector(value, width)}, ptr {pointer}, align {min(64, width * 4)}")
-        self.access("access", address, place, access_code(space, width, len(values), True))
+        self.access("access", address, place, access_code(space, width, len(values), STORE_BIT))
 
     def access(self, function: str, address: Val, values: str, code: int) -> None:
         pointer = self.runtime(function)
@@ -155,7 +156,7 @@ class Machine:
     def atomic(self, space: str, address: Val, width: int, update: Callable[[Val], Val]) -> Val:
         """One lane after another, lowest first, all addresses checked before the first."""
         out, type = self.out, f"<{LANES} x i{width}>"
-        code = access_code(space, width, 1, True)
+        code = access_code(space, width, 1, STORE_BIT | ATOMIC_BIT)
         self.access("place", address, "", code)
         results = out.slot(("values", width, 1), f"[1 x {type}]")
         loop, done, before = out.fresh_label("lane"), out.fresh_label("done"), out.block
@@ -203,24 +204,22 @@ class Machine:
         return Val(self.out.value(f"{operation} <{LANES} x i64> {address.name}, {base}"), 64)
 
     def is_space(self, space: str, address: Val) -> Val:
-        names = [space] if space in WINDOWS else list(WINDOWS)
-        inside: list[str] = []
-        shape = "i64" if address.uniform else f"<{LANES} x i64>"
-        truth = "i1" if address.uniform else f"<{LANES} x i1>"
+        """In a window, in a const variable, or in neither: then it is global."""
+        out, shape, truth = self.out, f"<{LANES} x i64>", f"<{LANES} x i1>"
+        addresses = self.vector(address, 64)
         launch = self.launch()
-        size = Val(self.field(LAUNCH, launch, "window_bytes"), 64, True)
-        limit = size.name if address.uniform else self.vector(size, 64)
-        for name in names:
-            window = Val(self.field(LAUNCH, launch, WINDOWS[name]), 64, True)
-            base = window.name if address.uniform else self.vector(window, 64)
-            offset = self.out.value(f"sub {shape} {address.name}, {base}")
-            inside.append(self.out.value(f"icmp ult {shape} {offset}, {limit}"))
-        result = inside[0]
-        for other in inside[1:]:
-            result = self.out.value(f"or {truth} {result}, {other}")
-        if space not in WINDOWS:
-            result = self.out.value(f"xor {truth} {result}, {'true' if address.uniform else 'splat (i1 true)'}")
-        return Val(result, 1, address.uniform)
+        if space in WINDOWS:
+            base = self.vector(Val(self.field(LAUNCH, launch, WINDOWS[space]), 64, True), 64)
+            limit = self.vector(Val(self.field(LAUNCH, launch, "window_bytes"), 64, True), 64)
+            offset = out.value(f"sub {shape} {addresses}, {base}")
+            return Val(out.value(f"icmp ult {shape} {offset}, {limit}"), 1)
+        held = out.value(f"call i32 {self.runtime('constant')}(ptr {self.w}, ptr {self.fill(address)}, i32 {self.bits})")
+        const = out.value(f"bitcast i32 {held} to {truth}")
+        if space == "const":
+            return Val(const, 1)
+        first = self.vector(Val(self.field(LAUNCH, launch, "shared_window"), 64, True), 64)
+        below = out.value(f"icmp ult {shape} {addresses}, {first}")
+        return Val(out.value(f"select {truth} {const}, {truth} zeroinitializer, {truth} {below}"), 1)
 
     # -- images -------------------------------------------------------------------------------------------------------
     def resource(self, kind: str, handle: Val) -> dict[str, Val]:

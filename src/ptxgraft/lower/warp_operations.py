@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ptxgraft.errors import UnsupportedError
-from ptxgraft.isa import Address, Form, Imm, Instruction, Operand, Program, Reg, Resource, Role, Sink, Special, Symbol, Var, Vector
+from ptxgraft.isa import TYPES, Address, Form, Imm, Instruction, Operand, Program, Reg, Resource, Role, Sink, Special, Symbol, Var, Vector
 from ptxgraft.lower.ir import Emitter, IrModule, Val, literal
 from ptxgraft.lower.warp_lanes import WarpLanes
 from ptxgraft.lower.warp_machine import FAILED, Machine
@@ -93,11 +93,15 @@ class Encoder:
             assert isinstance(operand, Address)
             return self.address(operand, words)
         if isinstance(operand, Resource):
+            if operand.sampler is not None:
+                raise UnsupportedError("a sampler of its own is not supported", hint="textures with their sampler in the handle are")
             items = (operand.handle, *operand.coordinates.items)
             handle = self.operand(items[0], 64, False, words)
             coordinates = tuple(self.operand(o, self.width(role), False, words) for o in items[1:])
             return Part("resource", parts=(handle, *coordinates))
         if isinstance(operand, Vector):
+            if role.count > 1 and len(operand.items) != role.count:
+                raise UnsupportedError(f"operand {role.name} has {len(operand.items)} elements, {role.count} expected")
             width = self.width(role) if role.count > 1 else self.width(role) // max(1, len(operand.items))
             return Part("group", parts=tuple(self.operand(o, width, known, words, role) for o in operand.items))
         return self.operand(operand, self.width(role), known, words, role)
@@ -111,10 +115,8 @@ class Encoder:
             words.append(self.slots[operand.id])
             return Part("not" if operand.negated else "reg", self.program.registers[operand.id].type.width)
         if isinstance(operand, Imm):
-            type = role.type if role is not None and role.type is not None else None
-            bits = operand.bits(type) if type is not None else int(operand.value)
-            bits &= (1 << width) - 1
-            if known or width < 32:
+            bits = operand.bits(role.type if role is not None and role.type is not None else TYPES["u64"]) & ((1 << width) - 1)
+            if known or width not in (32, 64):
                 return Part("known", width, bits)
             words.extend((bits >> i) & 0xFFFFFFFF for i in range(0, width, 32))
             return Part("word", width)
@@ -124,7 +126,8 @@ class Encoder:
             return self.variable(operand, words)
         if isinstance(operand, Sink):
             return Part("sink")
-        raise UnsupportedError(f"operand {operand} is not supported by the warp executor")
+        shown = getattr(operand, "name", None) or type(operand).__name__.lower()
+        raise UnsupportedError(f"{shown} is not a value that can be read here")
 
     def variable(self, operand: Var, words: list[int]) -> Part:
         variable = self.program.variables[operand.id]
@@ -140,7 +143,7 @@ class Encoder:
             words.extend(_split(operand.offset))
             return Part("word", 64)
         if isinstance(base, Symbol):
-            raise UnsupportedError(f"{base.name!r} is no variable of this module")
+            raise UnsupportedError(f"{base.name!r} is not a variable of this module")
         if isinstance(base, Var):
             return self.variable(Var(base.id, base.offset + operand.offset), words)
         words.extend((self.slots[base.id], operand.offset & 0xFFFFFFFF))
@@ -195,6 +198,7 @@ class _Function:
     def write(self) -> str:
         out, machine, form = self.out, self.machine, self.form
         active = machine.field(WARP, "%w", "active")
+        self.live = machine.field(WARP, "%w", "live")
         machine.index = out.value(f"load i32, ptr {machine.address('%op', OPERATION_HEAD - 4)}, align 4")
         if self.operation.guard:
             guard = out.value(f"load i32, ptr {self.slot()}, align 4")
@@ -262,9 +266,10 @@ class _Function:
             yield Imm("int", int(part.value))
         elif part.kind == "resource":
             values = [self.value(p) for p in part.parts]
-            yield self.resized(values[0], 64)
             width = role.type.width if role.type is not None else 32
-            yield tuple(self.resized(v, width) for v in values[1:])
+            signed = role.type is not None and role.type.signed
+            yield self.resized(values[0], 64)
+            yield tuple(self.resized(v, width, signed) for v in values[1:])
         else:
             values = [self.value(p) for p in (part.parts if part.kind == "group" else (part,))]
             if role.kind == "addr":
@@ -273,18 +278,21 @@ class _Function:
                 yield self.as_role(role, values)
 
     def as_role(self, role: Role, values: Sequence[Val]) -> object:
-        """Values of the operand as the role wants them: resized, packed, or a tuple."""
+        """Values of the operand as the role wants them: resized by the role's sign, packed, taken apart, or a tuple."""
         type = role.type
         width = type.width if type is not None else values[0].width
+        signed = type is not None and type.signed
+        if role.count > 1 and len(values) == 1:
+            return tuple(self.lanes.extract(values[0], i * width, width) for i in range(role.count))
         if role.count > 1:
-            return tuple(self.resized(v, width) for v in values)
+            return tuple(self.resized(v, width, signed) for v in values)
         if len(values) > 1:
             element = width // len(values)
             return self.lanes.concat([self.resized(v, element) for v in values])
-        return self.resized(values[0], width)
+        return self.resized(values[0], width, signed)
 
-    def resized(self, value: Val, width: int) -> Val:
-        return value if value.width == width else self.lanes.resize(value, width)
+    def resized(self, value: Val, width: int, signed: bool = False) -> Val:
+        return value if value.width == width else self.lanes.resize(value, width, signed)
 
     def value(self, part: Part) -> Val:
         out = self.out
@@ -320,21 +328,26 @@ class _Function:
             taken = results[: role.count]
             del results[: role.count]
             signed = role.type is not None and role.type.signed
+            if not any(place for _, place in places):
+                continue
             if role.count == 1 and len(places) > 1:
-                step = self.lanes.width(taken[0]) // len(places)
+                step, signed = taken[0].width // len(places), False
                 taken = [self.lanes.extract(taken[0], i * step, step) for i in range(len(places))]
-            for (part, place), value in zip(places, taken, strict=False):
+            elif role.count > 1 and len(places) == 1:
+                taken, signed = [self.lanes.concat(taken)], False
+            for (part, place), value in zip(places, taken, strict=True):
                 if place and value is not STORED:
-                    sized = value if value.width == part.width else self.lanes.resize(value, part.width, signed)
-                    writes.append((place, self.lanes.vector(sized)))
+                    writes.append((place, self.lanes.vector(self.resized(value, part.width, signed))))
         if writes:
             self.masked([(place, value.width, value.name) for place, value in writes], active)
 
     def masked(self, writes: Sequence[tuple[str, int, str]], active: str) -> None:
-        """Write registers for the active lanes; all at once when that is every lane."""
+        """Write registers for the active lanes; all at once when those are all that live."""
         out = self.out
         full, some, done = out.fresh_label("full"), out.fresh_label("some"), out.fresh_label("done")
-        whole = out.value(f"icmp eq i32 {active}, -1")
+        # Lanes that are gone may be written to: only the live ones must all be there.
+        there = out.value(f"and i32 {active}, {self.live}")
+        whole = out.value(f"icmp eq i32 {there}, {self.live}")
         wide = [(place, out.value(f"bitcast <{LANES} x i1> {name} to i32") if width == 1 else name, width) for place, width, name in writes]
         out.emit(f"br i1 {whole}, label %{full}, label %{some}")
         out.label(full)

@@ -30,19 +30,23 @@ class WarpPlan:
 class Code:
     """``stream``: the operations, function pointers zero. ``calls``: (offset, name) of each pointer to fill in; names of control operations begin
     ``op_`` too. ``operations``: what to compile, by name. ``labels``: stream offset to instruction number. ``warp_bytes``: size of a warp's state.
-    ``ordered``: blocks must run one after another, because lanes of different blocks meet in memory (atomics)."""
+    ``slots``: each register's place in a warp's state. ``ordered``: blocks must run one after another, because lanes of different blocks meet in memory
+    (atomics). ``errors``: what to raise when an instruction that cannot run is reached, by its number."""
 
     stream: bytearray = field(default_factory=bytearray)
     calls: list[tuple[int, str]] = field(default_factory=list)
     operations: dict[str, tuple[Operation, Form]] = field(default_factory=dict)
     labels: dict[int, int] = field(default_factory=dict)
     warp_bytes: int = WARP.size
+    slots: dict[int, int] = field(default_factory=dict)
     ordered: bool = False
+    errors: dict[int, UnsupportedError] = field(default_factory=dict)
 
 
-def assemble(program: Program, plan: WarpPlan, profile: str) -> Code:
-    """The threaded code of a program. What cannot be compiled becomes an operation that stops the launch when it is reached."""
-    return _Assembler(program, plan, profile).run()
+def assemble(program: Program, plan: WarpPlan, profile: str, refused: Mapping[str, UnsupportedError] | None = None) -> Code:
+    """The threaded code of a program. What cannot be encoded, and operations whose names are ``refused`` (they could not be compiled), become
+    operations that stop the launch when they are reached."""
+    return _Assembler(program, plan, profile, refused or {}).run()
 
 
 def register_slots(program: Program, plan: WarpPlan) -> tuple[dict[int, int], int]:
@@ -93,14 +97,14 @@ def register_slots(program: Program, plan: WarpPlan) -> tuple[dict[int, int], in
 
 
 class _Assembler:
-    def __init__(self, program: Program, plan: WarpPlan, profile: str) -> None:
-        self.program, self.plan = program, plan
+    def __init__(self, program: Program, plan: WarpPlan, profile: str, refused: Mapping[str, UnsupportedError]) -> None:
+        self.program, self.plan, self.refused = program, plan, refused
         self.slots, size = register_slots(program, plan)
-        self.code = Code(warp_bytes=size)
+        self.code = Code(warp_bytes=size, slots=self.slots)
         self.encoder = Encoder(program, self.slots, profile)
         self.places: dict[int, int] = {}
         self.targets: list[tuple[int, int]] = []
-        self.cache: dict[str, Operation] = {}
+        self.names: dict[Operation, str] = {}
 
     def run(self) -> Code:
         instructions = self.program.instructions
@@ -239,20 +243,30 @@ class _Assembler:
         return 0, -1 if isinstance(operand, Imm) and operand.value else 0
 
     def operation(self, instruction: Instruction, form: Form) -> None:
-        if form.convergent and waits(form):
+        together = form.convergent and waits(form)
+        try:
+            operation, words = self.encoder.encode(instruction, None if together else instruction.guard)
+        except UnsupportedError as error:
+            self.refuse(instruction, error)
+            return
+        name = self.names.get(operation)
+        if name is None:
+            name = self.names[operation] = operation.name
+            if name not in self.refused:
+                self.code.operations[name] = (operation, form)
+        if name in self.refused:
+            self.refuse(instruction, self.refused[name])
+            return
+        if together:
             self.around(instruction)
             self.control("converge", instruction.index, *self.members(instruction, form))
-            guard = None
-        else:
-            guard = instruction.guard
-        operation, words = self.encoder.encode(instruction, guard)
-        known = self.cache.get(operation.text)
-        if known is None:
-            known = self.cache[operation.text] = operation
-            self.code.operations[operation.name] = (operation, form)
-        self.append(known.name, instruction.index, words)
-        if form.root in ("atom", "red") and form.stores in ("global", "generic"):
+        self.append(name, instruction.index, words)
+        if form.family == "atomic" and form.stores in ("global", "generic"):
             self.code.ordered = True
+
+    def refuse(self, instruction: Instruction, error: UnsupportedError) -> None:
+        self.code.errors[instruction.index] = error
+        self.stop(instruction, Fault.UNKNOWN)
 
     def members(self, instruction: Instruction, form: Form) -> tuple[int, int]:
         for role, operand in zip(form.roles, instruction.operands, strict=True):
@@ -262,5 +276,5 @@ class _Assembler:
 
 
 def waits(form: Form) -> bool:
-    """Does a convergent form wait for other lanes? Old spellings of shfl and vote work on whoever is there."""
-    return ".sync" in form.entry.spelling or form.root not in ("shfl", "vote", "activemask")
+    """Does a convergent form wait for other lanes? Spellings without ``.sync`` work on whoever is there."""
+    return ".sync" in form.entry.spelling

@@ -336,9 +336,7 @@ entry:
   br i1 %over, label %stop, label %go
 stop:
   %index.p = getelementptr i8, ptr %label, i64 8
-  %index0 = load i32, ptr %index.p
-  %steps32 = trunc i64 %steps to i32
-  %index = add i32 %index0, %steps32
+  %index = load i32, ptr %index.p
   {get("active", "w", WARP, "active")}
   %lane = call i32 @llvm.cttz.i32(i32 %active, i1 false)
   %none = call ptr @fault(ptr %w, i32 %index, i32 {Fault.STEPS:d}, i32 %lane, i64 0, i32 0, i32 0, i32 0)
@@ -409,14 +407,19 @@ pick:
   ret ptr %next
 }}
 
+define internal void @spread(ptr %vector, i32 %lanes, i32 %value) alwaysinline {{
+  %old = load <32 x i32>, ptr %vector
+  %mask = bitcast i32 %lanes to <32 x i1>
+  %value.i = insertelement <32 x i32> poison, i32 %value, i64 0
+  %value.v = shufflevector <32 x i32> %value.i, <32 x i32> poison, <32 x i32> zeroinitializer
+  %new = select <32 x i1> %mask, <32 x i32> %value.v, <32 x i32> %old
+  store <32 x i32> %new, ptr %vector
+  ret void
+}}
+
 define internal void @stand(ptr %w, i32 %lanes, i32 %pc) alwaysinline {{
   {at("pcs", "w", WARP, "pcs")}
-  %pcs = load <32 x i32>, ptr %pcs.p
-  %mask = bitcast i32 %lanes to <32 x i1>
-  %pc.i = insertelement <32 x i32> poison, i32 %pc, i64 0
-  %pc.v = shufflevector <32 x i32> %pc.i, <32 x i32> poison, <32 x i32> zeroinitializer
-  %new = select <32 x i1> %mask, <32 x i32> %pc.v, <32 x i32> %pcs
-  store <32 x i32> %new, ptr %pcs.p
+  call void @spread(ptr %pcs.p, i32 %lanes, i32 %pc)
   ret void
 }}
 
@@ -712,10 +715,24 @@ entry:
   %index.p = getelementptr i8, ptr %op, i64 8
   %index = load i32, ptr %index.p
   %known = icmp ult i32 %id, 16
-  br i1 %known, label %vote, label %bad
+  br i1 %known, label %check, label %bad
 bad:
   %id.z = zext i32 %id to i64
   %z = call ptr @fault(ptr %w, i32 %index, i32 {Fault.INDEX:d}, i32 %lane, i64 %id.z, i32 0, i32 0, i32 1)
+  ret ptr null
+check:
+  %given.b = or i32 %count.slot, %count.word
+  %given = icmp ne i32 %given.b, 0
+  %part = and i32 %count, 31
+  %whole = icmp eq i32 %part, 0
+  %nonzero = icmp ne i32 %count, 0
+  %fits = and i1 %whole, %nonzero
+  %refuse = xor i1 %fits, true
+  %odd = and i1 %given, %refuse
+  br i1 %odd, label %uneven, label %vote
+uneven:
+  %count.z = zext i32 %count to i64
+  %z3 = call ptr @fault(ptr %w, i32 %index, i32 {Fault.INDEX:d}, i32 %lane, i64 %count.z, i32 0, i32 0, i32 2)
   ret ptr null
 vote:
   %id64 = zext i32 %id to i64
@@ -752,15 +769,13 @@ wait:
   %others = icmp ne i32 %waiting, 0
   %differs = icmp ne i32 %before, %id
   %clash = and i1 %others, %differs
-  br i1 %clash, label %stuck, label %stay
-stuck:
-  %z2 = call ptr @fault(ptr %w, i32 %index, i32 {Fault.BARRIER:d}, i32 %lane, i64 %id64, i32 0, i32 0, i32 0)
-  ret ptr null
-stay:
-  store i32 %id, ptr %barrier.p
+  %kept = select i1 %clash, i32 -1, i32 %id
+  store i32 %kept, ptr %barrier.p
   {put("%count", "w", WARP, "barrier_count", "bc")}
   %waiting1 = or i32 %waiting, %active
   store i32 %waiting1, ptr %waiting.p
+  {at("ids", "w", WARP, "barriers")}
+  call void @spread(ptr %ids.p, i32 %active, i32 %id)
   %pc = call i32 @offset(ptr %w, ptr %next)
   call void @stand(ptr %w, i32 %active, i32 %pc)
   %other = tail call ptr @schedule(ptr %w)

@@ -11,7 +11,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,12 +29,12 @@ from ptxgraft.lower.warp_state import IMAGE_FIELDS, LAUNCH, RECORD_BYTES, RUNTIM
 from ptxgraft.run import special
 from ptxgraft.run.cache import Cache
 from ptxgraft.run.launch import Launch, block_list
-from ptxgraft.run.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES, padded
+from ptxgraft.run.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Allocation, padded
 from ptxgraft.run.result import RunResult, StoreRecord, Watch
 from ptxgraft.run.warp_faults import fault_of
 
-STEP_BUDGET = 1 << 28
-"""Statements a warp may run when nothing else is said."""
+DEFAULT_STEPS = 1 << 28
+"""Statements a warp may run: seconds of one core. A budget of the call's own may be larger."""
 
 _LOG_ENTRIES = 1 << 16
 _PREPARED_LIMIT = 16
@@ -46,31 +46,28 @@ _caches: dict[str, Cache] = {}
 
 def run(
     launch: Launch,
-    profile: str = "sm_90",
+    profile: str,
     step_budget: int | None = None,
-    watch: Sequence[Watch] = (),
+    watch: Sequence[Watch] | None = None,
     threads: int | None = None,
-    blocks: Iterable[int] | None = None,
+    blocks: Sequence[int] | None = None,
 ) -> RunResult:
-    """Run a launch's blocks (all, or those whose linear numbers are given). Memory and surfaces of the launch are changed in place.
+    """Run a launch (or the blocks of it with these linear numbers); memory and surfaces change in place.
 
-    ``threads``: host threads, by default one a core. Raises ``KernelFault`` as the interpreter does.
+    ``threads``: host threads, by default one a core. Raises ``KernelFault`` and ``UnsupportedError`` as the interpreter does.
     """
+    started = time.perf_counter()
     chosen = block_list(launch, blocks)
     code = prepare(launch.program, profile)
-    started = time.perf_counter()
-    job = _Job(launch, code, chosen, STEP_BUDGET if step_budget is None else step_budget, tuple(watch))
-    launch.load_surfaces()
-    count = 1 if code.ordered or watch else min(threads or os.cpu_count() or 1, len(chosen))
-    if count < 1:
+    job = _Job(launch, code, chosen, step_budget or DEFAULT_STEPS, tuple(watch or ()))
+    if threads is not None and threads < 1:
         raise UsageError(f"{threads} threads cannot run anything")
-    workers = [job.worker() for _ in range(count)]
+    count = 1 if code.ordered or watch else min(threads or os.cpu_count() or 1, len(chosen))
+    workers = [_Worker(job) for _ in range(count)]
     _run_all(workers)
-    launch.store_surfaces()
     bad = [w for w in workers if w.fault_kind]
     if bad:
-        first = min(bad, key=lambda w: w.fault_block)
-        raise fault_of(launch, code, first, job.budget)
+        raise fault_of(launch, code, min(bad, key=lambda w: w.fault_block), job.budget)
     return RunResult("warp", profile, sum(w.statements for w in workers), time.perf_counter() - started, job.stores(workers))
 
 
@@ -80,21 +77,28 @@ def prepare(program: Program, profile: str) -> Code:
     with _prepared_lock:
         found = _prepared.get(key)
     if found is None:
-        cfg = build_cfg(program)
-        live = build_liveness(program, cfg)
-        code = assemble(program, WarpPlan([(b.start, b.stop) for b in cfg.blocks], live.live_in, live.live_out), profile)
-        cache = _cache()
-        control = FUNCTIONS.runtime(cache)
-        addresses = FUNCTIONS.operations(code.operations, cache)
-        stream = np.frombuffer(code.stream, dtype=np.uint64)
-        places = np.array([at for at, _ in code.calls], dtype=np.int64) // 8
-        stream[places] = [addresses.get(name) or control[name] for _, name in code.calls]
-        found = (program, code)
+        found = (program, _prepare(program, profile))
         with _prepared_lock:
             while len(_prepared) >= _PREPARED_LIMIT:
                 _prepared.pop(next(iter(_prepared)))
             _prepared[key] = found
     return found[1]
+
+
+def _prepare(program: Program, profile: str) -> Code:
+    cfg = build_cfg(program)
+    live = build_liveness(program, cfg)
+    plan = WarpPlan([(b.start, b.stop) for b in cfg.blocks], live.live_in, live.live_out)
+    cache = _cache()
+    control = FUNCTIONS.runtime(cache)
+    code = assemble(program, plan, profile)
+    addresses, refused = FUNCTIONS.operations(code.operations, cache)
+    if refused:
+        code = assemble(program, plan, profile, refused)
+    stream = np.frombuffer(code.stream, dtype=np.uint64)
+    places = np.array([at for at, _ in code.calls], dtype=np.int64) // 8
+    stream[places] = [addresses.get(name) or control[name] for _, name in code.calls]
+    return code
 
 
 def _cache() -> Cache:
@@ -176,6 +180,8 @@ class _Job:
             step_budget=self.budget,
             watch=self.words([n for r in ranges for n in r]),
             watch_count=len(ranges),
+            constants=self.records([(a.base, a.end, 0) for a in constants_of(launch)]),
+            constant_count=len(constants_of(launch)),
         )
 
     def keep(self, array: NDArray) -> int:
@@ -211,9 +217,6 @@ class _Job:
             base = _address(found.data) + watch.address_or_handle - found.base
         return base + watch.offset, base + watch.offset + watch.size
 
-    def worker(self) -> _Worker:
-        return _Worker(self)
-
     def stores(self, workers: Sequence[_Worker]) -> list[StoreRecord]:
         records: list[StoreRecord] = []
         for worker in workers:
@@ -225,6 +228,12 @@ class _Job:
                         where = self.launch.block_of(block)
                         records.append(StoreRecord(index, where, warp, lane, watch.kind, watch.address_or_handle, offset, size))
         return records
+
+
+def constants_of(launch: Launch) -> list[Allocation]:
+    """The allocations of const variables, by address."""
+    names = {v.name for v in launch.program.variables if v.space == "const"}
+    return [a for a in launch.memory.allocations if a.size and any(launch.variables[n] is a for n in names)]
 
 
 class _Worker:
@@ -283,6 +292,11 @@ class _Worker:
 
     def warp_field(self, warp: int, name: str, lane: int = 0) -> int:
         return WARP.read(self.warps, name, warp * self.job.code.warp_bytes + 4 * lane)
+
+    def register(self, warp: int, id: int, lane: int) -> int:
+        """A 32-bit register of a lane."""
+        at = warp * self.job.code.warp_bytes + self.job.code.slots[id] + 4 * lane
+        return int.from_bytes(self.warps[at : at + 4].tobytes(), "little")
 
     @property
     def fault_kind(self) -> Fault:

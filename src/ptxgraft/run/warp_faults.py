@@ -9,10 +9,12 @@ import ctypes
 from typing import Protocol
 
 from ptxgraft.errors import PtxgraftError
-from ptxgraft.lower.warp_access import STORE_BIT
+from ptxgraft.isa import Program, Reg
+from ptxgraft.lower.warp_access import ATOMIC_BIT, STORE_BIT
 from ptxgraft.lower.warp_program import Code
-from ptxgraft.lower.warp_state import Fault, Space, Status
+from ptxgraft.lower.warp_state import Fault, Space
 from ptxgraft.run import faults
+from ptxgraft.run.barriers import BARRIERS
 from ptxgraft.run.faults import Site
 from ptxgraft.run.launch import Launch
 from ptxgraft.run.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
@@ -27,6 +29,7 @@ class Stopped(Protocol):
     def fault_block(self) -> int: ...
     def field(self, name: str, signed: bool = False) -> int: ...
     def warp_field(self, warp: int, name: str, lane: int = 0) -> int: ...
+    def register(self, warp: int, id: int, lane: int) -> int: ...
 
 
 def fault_of(launch: Launch, code: Code, worker: Stopped, budget: int) -> PtxgraftError:
@@ -44,7 +47,7 @@ def fault_of(launch: Launch, code: Code, worker: Stopped, budget: int) -> Ptxgra
     if kind == Fault.REASON:
         return site.fault(ctypes.string_at(address).decode())
     if kind == Fault.STEPS:
-        return faults.never_ends(site, budget)
+        return faults.never_ends(Site(site.program, _checked(launch.program, index), block, warp, lane), budget)
     if kind == Fault.HANDLE:
         what = "surface" if worker.field("fault_reason") else "texture"
         known = launch.images.surfaces if what == "surface" else launch.images.textures
@@ -54,17 +57,23 @@ def fault_of(launch: Launch, code: Code, worker: Stopped, budget: int) -> Ptxgra
     if kind == Fault.CONVERGENCE:
         return _convergence(launch, code, worker, site)
     if kind == Fault.INDEX:
-        return site.fault(f"{address} is out of range")
+        return site.fault(_OUT_OF_RANGE[worker.field("fault_reason")].format(address))
     assert kind == Fault.UNKNOWN, kind
     instruction = launch.program.instructions[index]
     if instruction.form is not None and instruction.form.control == "call":
         return faults.extern_call(launch.program, index)
+    if index in code.errors:
+        error = code.errors[index]
+        error.place = error.place or launch.program.place(index)
+        return error
     return faults.unknown_instruction(launch.program, index)
 
 
 def _access(launch: Launch, site: Site, kind: Fault, address: int, size: int, access: int) -> PtxgraftError:
     space = Space(access >> 16 & 15).name.lower()
     write = bool(access & STORE_BIT)
+    if access & ATOMIC_BIT:
+        write = False  # it reads first
     if space == "generic":
         space = "global"
         for name, base in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW), ("param", PARAM_WINDOW)):
@@ -85,41 +94,60 @@ def _access(launch: Launch, site: Site, kind: Fault, address: int, size: int, ac
     )
 
 
-def _where(launch: Launch, code: Code, worker: Stopped, warp: int, lane: int) -> str:
-    """What a lane does that others wait for."""
-    if not worker.warp_field(warp, "live") >> lane & 1:
+_OUT_OF_RANGE = {
+    0: "there is no branch target {}",
+    1: f"there is no barrier {{}}, only 0 to {BARRIERS - 1}",
+    2: "a barrier for {} threads, which is no multiple of 32",
+}
+
+
+def _checked(program: Program, index: int) -> int:
+    """The statement from ``index`` on at which steps are counted: one that moves or gathers lanes."""
+    for i in range(index, len(program.instructions)):
+        form = program.instructions[i].form
+        if form is not None and (form.control or form.convergent):
+            return i
+    return index
+
+
+def _where(launch: Launch, code: Code, worker: Stopped, warp: int, lane: int = -1) -> str:
+    """Where a lane stands, in words; without one, the lowest place of the warp."""
+    live = worker.warp_field(warp, "live")
+    lanes = [i for i in range(32) if live >> i & 1 and lane in (-1, i)]
+    if not lanes:
         return "exited"
-    index = code.labels[worker.warp_field(warp, "pcs", lane)]
-    does = "waits at" if (worker.warp_field(warp, "waiting") | worker.warp_field(warp, "blocked")) >> lane & 1 else "is at"
-    return f"{does} line {launch.program.line(index)}"
+    index = code.labels[min(worker.warp_field(warp, "pcs", i) for i in lanes)]
+    return f"at line {launch.program.line(index)} {faults.statement(launch.program, index)}"
 
 
 def _convergence(launch: Launch, code: Code, worker: Stopped, site: Site) -> PtxgraftError:
-    warp = site.warp
+    warp, program = site.warp, site.program
     blocked, live = worker.warp_field(warp, "blocked"), worker.warp_field(warp, "live")
     here = worker.warp_field(warp, "pcs", site.lane)
-    waiting = [i for i in range(32) if blocked >> i & 1 and worker.warp_field(warp, "pcs", i) == here]
-    missing = [(i, _where(launch, code, worker, warp, i)) for i in range(32) if live >> i & 1 and i not in waiting]
-    return faults.no_convergence(Site(site.program, site.index, site.block, warp), waiting, missing)
+    arrived = [i for i in range(32) if blocked >> i & 1 and worker.warp_field(warp, "pcs", i) == here]
+    members = 0xFFFFFFFF
+    instruction = program.instructions[site.index]
+    assert instruction.form is not None
+    for role, operand in zip(instruction.form.roles, instruction.operands, strict=True):
+        if role.name == "membermask":
+            members = worker.register(warp, operand.id, site.lane) if isinstance(operand, Reg) else int(getattr(operand, "value", members))
+    missing = [(i, _where(launch, code, worker, warp, i)) for i in range(32) if members & live & 1 << i and i not in arrived]
+    return faults.no_convergence(Site(program, site.index, site.block, warp), arrived, missing)
 
 
 def _barrier(launch: Launch, code: Code, worker: Stopped) -> PtxgraftError:
     block = launch.block_of(worker.fault_block)
     warps = range(launch.warps_per_block)
-    waiting = [w for w in warps if worker.warp_field(w, "status") == Status.BARRIER]
-    first = waiting[0] if waiting else 0
+    first = next(w for w in warps if worker.warp_field(w, "waiting"))
     lane = next(i for i in range(32) if worker.warp_field(first, "waiting") >> i & 1)
     index = code.labels[worker.warp_field(first, "pcs", lane)]
-    number, count = worker.warp_field(first, "barrier"), worker.warp_field(first, "barrier_count")
-    here = [w for w in waiting if worker.warp_field(w, "barrier") == number]
-    others = [(w, _warp_where(launch, code, worker, w)) for w in warps if w not in here]
-    wanted = -(-count // 32) if count else launch.warps_per_block
-    return faults.barrier_not_met(Site(launch.program, index, block, first), number, here, others, wanted)
+    number, count = worker.warp_field(first, "barriers", lane), worker.warp_field(first, "barrier_count")
 
+    def came(warp: int) -> bool:
+        waiting, live = worker.warp_field(warp, "waiting"), worker.warp_field(warp, "live")
+        return live != 0 and all(waiting >> i & 1 and worker.warp_field(warp, "barriers", i) == number for i in range(32) if live >> i & 1)
 
-def _warp_where(launch: Launch, code: Code, worker: Stopped, warp: int) -> str:
-    live = worker.warp_field(warp, "live")
-    if not live:
-        return "exited"
-    lane = (live & -live).bit_length() - 1
-    return _where(launch, code, worker, warp, lane)
+    here = [w for w in warps if came(w)]
+    others = [(w, _where(launch, code, worker, w)) for w in warps if w not in here]
+    wanted = count // 32 if count else launch.warps_per_block
+    return faults.barrier_not_met(Site(launch.program, index, block, first, lane), number, here, others, wanted)
