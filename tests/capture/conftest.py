@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,14 @@ HANDLE = 0x1000_0000_2A
 def argument_block() -> bytes:
     """64 bytes: u32 7 at 0, f32 1.5 at 4, a pointer into A at 8, a texture handle at 16, a surface handle at 24, a pointer to B at 40."""
     return struct.pack("<IfQQQQQQQ", 7, 1.5, BASE_A + 256, HANDLE, 0x77, 0, BASE_B, 0, 0xFFFF_FFFF_FFFF_FFFF)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """What fsync is for shows only when the power fails; waiting for it is most of these tests' time on a busy machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgraft.capture import Allocation, Capture, Launch, Pointer, Variable
+from ptxgraft.capture import Allocation, Capture, Image, Launch, Pointer, Variable
 from ptxgraft.errors import SourceError, UsageError
 
 
@@ -117,6 +117,10 @@ def test_the_module_gives_its_hash(in_memory) -> None:
         ({"allocations": [Allocation(0, (1 << 64) - 4, 8, b"12345678")]}, "does not fit 64-bit addresses"),
         ({"allocations": [Allocation(0, 0, 1, b"1"), Allocation(0, 4, 1, b"1")], "pointers": []}, "allocation 0 is given twice"),
         ({"variables": [Variable("v", b"12", b"1")]}, "variable v after the launch has 1 bytes, 2 expected"),
+        (
+            {"textures": [Image("texture", 0, 1, 1, 1, 1, 1), Image("texture", 8, 1, 1, 1, 1, 1, "point")]},
+            "two filters, None and point",
+        ),
         ({"module": None, "module_hash": "xyz"}, "64 hexadecimal digits"),
     ],
 )

@@ -48,6 +48,7 @@ def launches(draw: st.DrawFn, seq: int) -> Launch:
         target = draw(st.sampled_from(allocations))
         pointers.append(Pointer(offset, target.index, draw(st.integers(0, target.size))))
         struct.pack_into("<Q", args, offset, target.base + pointers[-1].delta)
+    filters: dict[int, str | None] = {}
     images: dict[str, list[Image]] = {"texture": [], "surface": []}
     for offset in sorted(draw(st.lists(st.sampled_from(range(32, 64, 8)), unique=True))):
         kind: Any = draw(st.sampled_from(["texture", "surface"]))
@@ -56,8 +57,9 @@ def launches(draw: st.DrawFn, seq: int) -> Launch:
         size = image_bytes(width, height, channels, code)
         data = np.random.default_rng(offset).integers(0, 256, 7 if size is None else size, np.uint8)
         states: dict[str, Any] = {"before": data, "after": data} if kind == "texture" else {"after": data}
-        filter_name: Any = draw(st.sampled_from([None, "point", "linear"])) if kind == "texture" else None
         (handle,) = struct.unpack_from("<Q", args, offset)
+        filters.setdefault(handle, draw(st.sampled_from([None, "point", "linear"])))
+        filter_name: Any = filters[handle] if kind == "texture" else None
         images[kind].append(Image(kind, offset, handle, width, height, channels, code, filter_name, **states))
     return Launch(
         seq, draw(names), draw(dims), draw(dims), bytes(args), draw(st.integers(0, (1 << 32) - 1)), allocations, pointers,
@@ -65,7 +67,7 @@ def launches(draw: st.DrawFn, seq: int) -> Launch:
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data(), st.lists(st.integers(0, 10**8), min_size=1, max_size=3, unique=True))
 def test_both_forms_give_back_what_was_written(described, data: st.DataObject, seqs: list[int]) -> None:
     made = [data.draw(launches(seq)) for seq in sorted(seqs)]

@@ -400,6 +400,10 @@ def faults(launch: Launch) -> list[str]:
     for kind, images in (("texture", launch.textures), ("surface", launch.surfaces)):
         for image in images:
             found += _image_faults(image, kind, len(launch.args))
+    filters: dict[int, Filter | None] = {}
+    for texture in launch.textures:
+        if filters.setdefault(texture.handle, texture.filter) != texture.filter:
+            found.append(f"the texture handle 0x{texture.handle:x} has two filters, {filters[texture.handle]} and {texture.filter}")
     names: set[str] = set()
     for variable in launch.variables:
         fault = name_fault(variable.name)
