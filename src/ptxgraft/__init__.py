@@ -1,21 +1,51 @@
-"""ptxgraft: take a PTX kernel apart at its tensor-core regions, graft other code in their place, and prove the result byte for byte."""
+"""ptxgraft: take a PTX kernel apart at its tensor-core regions, graft other code in their place, and prove the result byte for byte.
 
+The Python API has the names of the command line: ``spec``, ``cut``, ``probe``, ``replay``, ``verify``, ``bisect``; a kernel runs in two lines:
+
+    kernel = ptxgraft.load("saxpy.ptx").kernel("saxpy")      # a path or PTX text
+    kernel.launch(grid=(1024,), block=(256,), args=[n, 2.0, x, y])
+"""
+
+from __future__ import annotations
+
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ptxgraft.capture import open_capture
+    from ptxgraft.graft import cut, probe
+    from ptxgraft.isa import bind
     from ptxgraft.run import Surface, Texture, load
+    from ptxgraft.spec.front import spec
+    from ptxgraft.text import Document
+    from ptxgraft.verify import bisect, replay, verify
 
 __version__ = "0.1.0"
-__all__ = ["Surface", "Texture", "load"]
 
-_HOMES: dict[str, str] = dict.fromkeys(("Surface", "Texture", "load"), "ptxgraft.run")
-"""Where each public name lives; it is imported when first used, so that importing ptxgraft costs nothing."""
+_HOMES = {
+    "Document": "ptxgraft.text",
+    "Surface": "ptxgraft.run",
+    "Texture": "ptxgraft.run",
+    "bind": "ptxgraft.isa",
+    "bisect": "ptxgraft.verify",
+    "cut": "ptxgraft.graft",
+    "load": "ptxgraft.run",
+    "open_capture": "ptxgraft.capture",
+    "probe": "ptxgraft.graft",
+    "replay": "ptxgraft.verify",
+    "spec": "ptxgraft.spec.front",
+    "verify": "ptxgraft.verify",
+}
+"""Where each public name lives; its module is imported when the name is first used, so that a light command stays light."""
+
+__all__ = ["Document", "Surface", "Texture", "bind", "bisect", "cut", "load", "open_capture", "probe", "replay", "spec", "verify"]
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ptxgraft' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
-    return getattr(importlib.import_module(home), name)
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -16,11 +16,21 @@ from ptxgraft.spec.model import (
     RegisterSpec,
     SharedSpec,
 )
-from ptxgraft.spec.regions import line_region, make_region, mma_region, region_abi, region_registers
+from ptxgraft.spec.regions import (
+    Refusal,
+    is_visible,
+    line_region,
+    make_region,
+    mma_region,
+    refused,
+    region_abi,
+    region_registers,
+    visible_scopes,
+)
 from ptxgraft.spec.writing import spec_json, spec_markdown
 
 __all__ = [
-    "Abi", "Epilogue", "FragmentSpec", "LayerSpec", "ParamSpec", "Phase", "Provenance", "Region", "RegisterSpec", "SharedSpec", "block_shape",
-    "descends_from", "layer_spec", "line_region", "make_region", "mma_region", "phase_runs", "region_abi", "region_registers", "spec_json",
-    "spec_markdown",
+    "Abi", "Epilogue", "FragmentSpec", "LayerSpec", "ParamSpec", "Phase", "Provenance", "Refusal", "Region", "RegisterSpec", "SharedSpec", "block_shape",
+    "descends_from", "is_visible", "layer_spec", "line_region", "make_region", "mma_region", "phase_runs", "refused", "region_abi", "region_registers",
+    "spec_json", "spec_markdown", "visible_scopes",
 ]  # fmt: skip

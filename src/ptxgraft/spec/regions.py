@@ -5,9 +5,12 @@ Invariant: the ABI is computed, never written by hand; what makes a cut unsound 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from ptxgraft.errors import UsageError
 from ptxgraft.flow import Flow, Linear
-from ptxgraft.isa import Address, Program
+from ptxgraft.isa import Address, Program, Register
 from ptxgraft.spec.model import Abi, Region, RegisterSpec
 from ptxgraft.spec.provenance import shared_variable
 
@@ -31,7 +34,11 @@ def line_region(program: Program, first_line: int, last_line: int) -> Region:
     for line in (first_line, last_line):
         if not start <= line <= stop:
             raise UsageError(f"line {line} is outside the body of {program.name!r}, which is lines {start} to {stop}")
-    inside = [i.index for i in program.instructions if first_line <= program.line(i.index) <= last_line]
+    inside = [
+        i.index
+        for i in program.instructions[:-1]  # the last one is the end of the entry, which no statement spells
+        if first_line <= program.line(i.index) <= last_line and body.start <= i.statement.start < body.end
+    ]
     if not inside or first_line > last_line:
         raise UsageError(f"lines {first_line} to {last_line} of {program.name!r} hold no statement")
     return make_region(program, inside[0], inside[-1])
@@ -48,7 +55,30 @@ def region_registers(flow: Flow, region: Region) -> tuple[list[int], list[int]]:
     after = live[region.last + 1]
     # A guarded write may leave the old value: such a register that is read afterwards comes in as well as out.
     live_in = (live[region.first] & read) | (live[region.first] & kept & after)
-    return sorted(live_in), sorted(written & after)
+    seen = visible_scopes(program, region)
+    return (
+        sorted(r for r in live_in if is_visible(program.registers[r], seen)),
+        sorted(r for r in written & after if is_visible(program.registers[r], seen)),
+    )
+
+
+def visible_scopes(program: Program, region: Region) -> frozenset[int]:
+    """The text scopes around a region: what is declared further in (a block inside it, a function called in it) has no value outside."""
+    scopes = program.document.scopes
+    common: list[int] | None = None
+    for index in (region.first, region.last):
+        statement = program.instructions[index].statement
+        scope = statement.scope if program.entry.start <= statement.start < program.entry.end else program.entry.scope
+        chain = [scope]
+        while scopes[chain[-1]].parent >= 0:
+            chain.append(scopes[chain[-1]].parent)
+        common = chain if common is None else [s for s in common if s in chain]
+    return frozenset(common or ())
+
+
+def is_visible(register: Register, scopes: frozenset[int]) -> bool:
+    """Is a register declared in one of these scopes of the entry itself, not in a function that was put in the place of its call?"""
+    return register.inline == 0 and register.scope in scopes
 
 
 def region_abi(flow: Flow, region: Region) -> Abi:
@@ -76,31 +106,42 @@ def region_abi(flow: Flow, region: Region) -> Abi:
     )
 
 
-def refusals(flow: Flow, region: Region) -> list[str]:
-    """Why the region cannot be cut: control that enters or leaves it other than by falling in at the top and out at the bottom, and unknown
-    instructions. Each names its line."""
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an instruction forbids cutting a region: the instruction's index, what it does, and a way out."""
+
+    index: int
+    what: str
+    way_out: str
+
+
+def refused(flow: Flow, region: Region) -> Iterator[Refusal]:
+    """What forbids cutting the region: control that enters or leaves it other than by falling in at the top and out at the bottom, and
+    unknown instructions."""
     program = flow.program
-    found: list[str] = []
     inside = range(region.first, region.last + 1)
     for instruction in program.instructions:
         here = instruction.index in inside
         for target in instruction.targets:
-            # A branch inside the region to just behind it leaves it as falling out does.
-            lands = target in inside if not here else target not in inside and target != region.last + 1
-            if target == region.first and not here:
-                lands = False
+            # A branch inside the region to just behind it leaves it as falling out does; one from outside to its top enters it as falling in.
+            lands = target in inside and target != region.first if not here else target not in inside and target != region.last + 1
             if lands:
                 way = "out of" if here else "into"
-                found.append(f"line {program.line(instruction.index)}: `{program.source(instruction.index)}` branches {way} the region")
+                yield Refusal(
+                    instruction.index, f"branches {way} the region", "choose lines that hold the branch and its target, or neither of them"
+                )
         if here:
             form = instruction.form
             if form is None:
-                found.append(
-                    f"line {program.line(instruction.index)}: `{instruction.statement.opcode}` is not known, its effects cannot be carried"
-                )
+                yield Refusal(instruction.index, "is not known, its effects cannot be carried", "choose lines without it")
             elif form.control in ("return", "exit", "trap", "indirect-branch"):
-                found.append(f"line {program.line(instruction.index)}: `{program.source(instruction.index)}` leaves the region")
-    return found
+                yield Refusal(instruction.index, "leaves the region", "choose lines that end before it")
+
+
+def refusals(flow: Flow, region: Region) -> list[str]:
+    """``refused`` as sentences; each names its line and quotes the statement."""
+    program = flow.program
+    return [f"line {program.line(r.index)}: `{program.source(r.index)}` {r.what}" for r in refused(flow, region)]
 
 
 def _address(flow: Flow, index: int) -> Linear | None:

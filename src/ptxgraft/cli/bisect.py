@@ -1,0 +1,41 @@
+"""``ptxgraft bisect``: the first stage at which original and graft differ."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ptxgraft import capture
+from ptxgraft.cli.console import CapturePath, EngineName, JsonFlag, LaunchName, ProfileName, pick_launch, show
+from ptxgraft.cli.verify import GraftFile, OriginalFile
+from ptxgraft.report import bisection_view
+from ptxgraft.text import Document
+from ptxgraft.verify import bisect as bisect_launch
+from ptxgraft.verify import document_of
+
+
+def bisect(
+    cap: CapturePath,
+    graft: GraftFile,
+    launch: LaunchName = None,
+    original: OriginalFile = None,
+    stages: Annotated[str | None, typer.Option("--stages", help="Only these stages, e.g. a,p0,p7,out.", show_default=False)] = None,
+    engine: EngineName = "warp",
+    profile: ProfileName = "sm_90",
+    json: JsonFlag = False,
+) -> None:
+    """Probe original and graft at every stage (a, p0, p1, ..., out), run both on a recorded launch, and name the first stage, register, block, warp
+    and lane that differ.
+
+    Exit code 0 when no stage differs, 1 when one does.
+
+    Example: ptxgraft bisect demo-out/frame.ptxcap --launch enc4 --graft demo-out/enc4-wrong.ptx
+    """
+    recorded = pick_launch(capture.open_capture(cap), launch)
+    first = Document.read(original) if original is not None else document_of(recorded)
+    wanted = [s.strip() for s in stages.split(",")] if stages else None
+    found = bisect_launch(recorded, Document.read(graft), first, stages=wanted, engine=engine, profile=profile)
+    show(bisection_view(found), found, json)
+    if found.stage is not None:
+        raise typer.Exit(1)

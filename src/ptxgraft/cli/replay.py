@@ -1,0 +1,68 @@
+"""``ptxgraft replay``: run a recorded launch again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from ptxgraft import capture
+from ptxgraft.cli.console import CapturePath, EngineName, JsonFlag, LaunchName, ProfileName, note, pick_launch, show
+from ptxgraft.report import verdict_view
+from ptxgraft.text import Document
+from ptxgraft.verify import Replay, compare, recorded_outputs
+from ptxgraft.verify import replay as replay_launch
+
+
+def replay(
+    cap: CapturePath,
+    launch: LaunchName = None,
+    ptx: Annotated[Path | None, typer.Option("--ptx", help="Run this module in place of the capture's own.", show_default=False)] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Write the launch with what came out as a capture of our own form.", show_default=False),
+    ] = None,
+    engine: EngineName = "warp",
+    profile: ProfileName = "sm_90",
+    json: JsonFlag = False,
+) -> None:
+    """Put a launch's memory and images where they were, run its kernel, and compare what comes out with what was recorded.
+
+    Exit code 1 when it differs. A capture without a state after the launch is only run.
+
+    Example: ptxgraft replay demo-out/frame.ptxcap --launch enc4
+    """
+    opened = capture.open_capture(cap)
+    recorded = pick_launch(opened, launch)
+    ran = replay_launch(recorded, Document.read(ptx) if ptx is not None else None, engine=engine, profile=profile)
+    for text in ran.launch.notes:
+        note(f"note: {text}")
+    if output is not None:
+        capture.write([with_outputs(ran)], output, overwrite=True)
+        note(f"wrote {output}")
+    expected = recorded_outputs(recorded)
+    verdict = compare(expected, ran.outputs, names=[o.name for o in expected]) if expected else None
+    line = Text(f"{recorded.label}: {ran.result.statements:,} statements on {engine} ({profile}) in {ran.result.seconds:.3f} s")
+    parts = [line, verdict_view(verdict) if verdict is not None else Text("the capture holds no state after the launch to compare with")]
+    show(Group(*parts), {"launch": recorded.seq, "kernel": recorded.kernel, "result": ran.result, "against_recorded": verdict}, json)
+    if verdict is not None and verdict.exit_code:
+        raise typer.Exit(verdict.exit_code)
+
+
+def with_outputs(ran: Replay) -> capture.Launch:
+    """The recorded launch with the state after it replaced by what a replay left, and the module by the one that ran."""
+    data = {o.name: o.data for o in ran.outputs}
+    recorded = ran.recorded
+    module = ran.program.document.data
+    return replace(
+        recorded,
+        allocations=[replace(a, after=data[f"allocation {a.index}"]) for a in recorded.allocations],
+        surfaces=[replace(s, after=data[f"surface at argument {s.arg_offset}"]) for s in recorded.surfaces],
+        variables=[replace(v, after=data[f"variable {v.name!r}"]) for v in recorded.variables],
+        module=module,
+        module_hash=None,
+    )

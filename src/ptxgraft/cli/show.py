@@ -1,0 +1,85 @@
+"""``ptxgraft show``: what a capture holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group
+
+from ptxgraft import capture
+from ptxgraft.cli.console import CapturePath, JsonFlag, LaunchName, make_folder, note, pick_launch
+from ptxgraft.cli.console import show as present
+from ptxgraft.report import capture_view, launch_view, plane_rgb, save_png
+
+
+def show(
+    cap: CapturePath,
+    launch: LaunchName = None,
+    png: Annotated[
+        Path | None, typer.Option("--png", help="Write the launch's textures and surfaces as PNG into this folder.", show_default=False)
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """List the launches of a capture, or show one in full.
+
+    Example: ptxgraft show demo-out/frame.ptxcap --launch enc4 --png planes
+    """
+    opened = capture.open_capture(cap)
+    if launch is None and png is None:
+        data = {
+            "path": str(cap),
+            "form": opened.form,
+            "launches": [_summary(x) for x in opened.launches],
+            "problems": [str(p) for p in opened.problems],
+            "notes": opened.notes,
+        }
+        present(capture_view(opened), data, json)
+        return
+    chosen = pick_launch(opened, launch)
+    pictures = write_pictures(chosen, make_folder(png)) if png is not None else []
+    for picture, low, high in pictures:
+        note(f"wrote {picture}: black is {low:.4g}, white is {high:.4g}")
+    present(Group(launch_view(chosen)), {**_summary(chosen), "pictures": [str(p) for p, _, _ in pictures]}, json)
+
+
+def _summary(launch: capture.Launch) -> dict:
+    return {
+        "seq": launch.seq,
+        "kernel": launch.kernel,
+        "grid": launch.grid,
+        "block": launch.block,
+        "shared_bytes": launch.shared_bytes,
+        "args": bytes(launch.args),
+        "module_hash": launch.module_hash,
+        "allocations": [{"index": a.index, "base": a.base, "size": a.size, "after_recorded": a.after_recorded} for a in launch.allocations],
+        "pointers": launch.pointers,
+        "images": [
+            {
+                "kind": i.kind,
+                "arg_offset": i.arg_offset,
+                "handle": i.handle,
+                "width": i.width,
+                "height": i.height,
+                "channels": i.channels,
+                "format": i.format,
+                "filter": i.filter,
+                "address": i.address,
+                "normalized": i.normalized,
+            }
+            for i in launch.images
+        ],
+    }
+
+
+def write_pictures(launch: capture.Launch, folder: Path, prefix: str = "") -> list[tuple[Path, float, float]]:
+    """PNGs of a launch's textures (before) and surfaces (after): (path, value of black, value of white) each."""
+    made = []
+    for image in launch.images:
+        when = "before" if image.kind == "texture" or image.after is None else "after"
+        rgb, low, high = plane_rgb(image.pixels(when))
+        path = folder / f"{prefix}{launch.kernel}-{image.kind}-{image.arg_offset}.png"
+        save_png(path, rgb)
+        made.append((path, low, high))
+    return made
