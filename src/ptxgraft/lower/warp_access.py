@@ -457,6 +457,32 @@ end:
 """
 
 
+# What an access site remembers is the number of a record: other threads may change it, so it is read and written whole and checked at each use.
+_REMEMBER = f"""
+define void @remember(ptr %w, ptr %addresses, i32 %mask, ptr %site) noinline {{
+entry:
+  {get("launch", "w", WARP, "launch")}
+  {get("table", "launch", LAUNCH, "allocations")}
+  {get("count", "launch", LAUNCH, "allocation_count")}
+  %lane = call i32 @llvm.cttz.i32(i32 %mask, i1 false)
+  %inside = and i32 %lane, 31
+  %lane64 = zext i32 %inside to i64
+  %a.p = getelementptr i64, ptr %addresses, i64 %lane64
+  %a = load i64, ptr %a.p
+  %r = call ptr @find(ptr %table, i64 %count, i64 %a)
+  %none = icmp eq ptr %r, null
+  br i1 %none, label %end, label %note
+note:
+  {get("number", "r", RECORD, "number")}
+  %number32 = trunc i64 %number to i32
+  store atomic i32 %number32, ptr %site monotonic, align 4
+  br label %end
+end:
+  ret void
+}}
+"""
+
+
 def access_text() -> str:
     """The IR of all this; goes into the runtime module."""
-    return _FIND + _TRANSLATE + _PLACE + _ACCESS + _LOG + _IMAGE + _CONSTANT
+    return _FIND + _TRANSLATE + _PLACE + _ACCESS + _LOG + _IMAGE + _CONSTANT + _REMEMBER

@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING
 
 from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa.operands import SPECIALS
-from ptxgraft.lower.ir import Emitter, Val, lane_constants, literal
+from ptxgraft.lower.ir import Emitter, Val, lane_constants
 from ptxgraft.lower.numpy_mma import layouts
-from ptxgraft.lower.warp_access import ATOMIC_BIT, STORE_BIT, access_code
+from ptxgraft.lower.warp_memory import FAILED, Memory
 from ptxgraft.lower.warp_mma import define_mma, has_primitive
-from ptxgraft.lower.warp_state import LANES, LAUNCH, RUNTIME, WARP, WORKER, Fault, Layout, fields_of, slot_bytes
+from ptxgraft.lower.warp_state import LANES, LAUNCH, WARP, WORKER, Fault, fields_of, slot_bytes
 
 if TYPE_CHECKING:
     from ptxgraft.isa.numerics import MmaPlan
-
-FAILED = "failed"
-"""The block to go to when a fault has been written down."""
 
 _LANE_MASKS: dict[str, Callable[[int], int]] = {
     "laneid": lambda i: i,
@@ -42,57 +39,12 @@ WIDE_SPECIALS = frozenset(["gridid", "current_graph_exec", *(f"pm{i}_64" for i i
 WINDOWS = {"shared": "shared_window", "local": "local_window", "param": "param_window"}
 
 
-class Machine:
-    """``w`` is the name of the warp's pointer, ``index`` that of the instruction's number (i32 text). ``mask`` is a predicate, ``bits`` the
-    same as i32 text. Both are set by the owner before each statement."""
+class Machine(Memory):
+    """A machine for the value operations; see ``Memory`` for what its owner sets."""
 
     def __init__(self, out: Emitter, w: str = "%w") -> None:
-        self.out, self.w = out, w
-        self.mask: Val = literal(1, 1)
-        self.bits = "-1"
-        self.index = "0"
-        self.can_fail = False
+        super().__init__(out, w)
         self.reasons: dict[str, str] = {}
-
-    # -- structures ---------------------------------------------------------------------------------------------------
-    def field(self, layout: Layout, base: str, name: str, extra: int = 0) -> str:
-        """The contents of a scalar field of the structure at pointer ``base``."""
-        pointer = self.address(base, layout[name] + extra)
-        return self.out.value(f"load {layout.types[name]}, ptr {pointer}, align {4 if layout.types[name] == 'i32' else 8}")
-
-    def address(self, base: str, offset: int | str) -> str:
-        return self.out.value(f"getelementptr i8, ptr {base}, i64 {offset}")
-
-    def launch(self) -> str:
-        return self.field(WARP, self.w, "launch")
-
-    def runtime(self, name: str) -> str:
-        """A pointer to a function of the runtime module."""
-        table = self.field(LAUNCH, self.launch(), "runtime")
-        return self.out.value(f"load ptr, ptr {self.address(table, 8 * RUNTIME.index(name))}, align 8")
-
-    def require(self, condition: str) -> None:
-        """Go on if the i1 ``condition`` holds, else to ``FAILED``."""
-        self.can_fail = True
-        label = self.out.fresh_label("ok")
-        self.out.emit(f"br i1 {condition}, label %{label}, label %{FAILED}")
-        self.out.label(label)
-
-    def vector(self, a: Val, width: int) -> str:
-        """``a`` as a 32-lane vector of ``width`` bits: its name."""
-        if not a.uniform:
-            return a.name
-        if isinstance(a.const, int):
-            return f"splat (i{width} {a.name})"
-        type = f"<{LANES} x i{width}>"
-        first = self.out.value(f"insertelement {type} poison, i{width} {a.name}, i64 0")
-        return self.out.value(f"shufflevector {type} {first}, {type} poison, <{LANES} x i32> zeroinitializer")
-
-    def fill(self, address: Val) -> str:
-        """Store the lanes' addresses where the runtime reads them; returns the pointer."""
-        place = self.out.slot("addresses", f"<{LANES} x i64>")
-        self.out.emit(f"store <{LANES} x i64> {self.vector(address, 64)}, ptr {place}, align 64")
-        return place
 
     # -- special registers --------------------------------------------------------------------------------------------
     def special(self, name: str) -> Val:
@@ -123,71 +75,7 @@ class Machine:
             spent = self.out.value(f"lshr i64 {spent}, 32")
         return Val(self.out.value(f"trunc i64 {spent} to i32"), 32, True)
 
-    # -- memory -------------------------------------------------------------------------------------------------------
-    def load(self, space: str, address: Val, width: int, count: int) -> tuple[Val, ...]:
-        type = f"<{LANES} x i{width}>"
-        values = self.out.slot(("values", width, count), f"[{count} x {type}]")
-        self.access("access", address, values, access_code(space, width, count))
-        return tuple(self.stored(values, type, width, i) for i in range(count))
-
-    def stored(self, values: str, type: str, width: int, i: int) -> Val:
-        raw = self.out.value(f"load {type}, ptr {self.address(values, i * slot_bytes(width))}, align {min(64, width * 4)}")
-        mask = self.out.value(f"bitcast i32 {self.bits} to <{LANES} x i1>")
-        # Lanes that took no part get zeros: any bits would do, but the same ones everywhere.
-        return Val(self.out.value(f"select <{LANES} x i1> {mask}, {type} {raw}, {type} zeroinitializer"), width)
-
-    def store(self, space: str, address: Val, values: Sequence[Val]) -> None:
-        width = values[0].width
-        type = f"<{LANES} x i{width}>"
-        place = self.out.slot(("values", width, len(values)), f"[{len(values)} x {type}]")
-        for i, value in enumerate(values):
-            pointer = self.address(place, i * slot_bytes(width))
-            self.out.emit(f"store {type} {self.vector(value, width)}, ptr {pointer}, align {min(64, width * 4)}")
-        self.access("access", address, place, access_code(space, width, len(values), STORE_BIT))
-
-    def access(self, function: str, address: Val, values: str, code: int) -> None:
-        pointer = self.runtime(function)
-        given = f", ptr {values}" if values else ""
-        ok = self.out.value(
-            f"call i1 {pointer}(ptr {self.w}, ptr {self.fill(address)}{given}, i32 {self.bits}, i32 {self.index}, i32 {code})"
-        )
-        self.require(ok)
-
-    def atomic(self, space: str, address: Val, width: int, update: Callable[[Val], Val]) -> Val:
-        """One lane after another, lowest first, all addresses checked before the first."""
-        out, type = self.out, f"<{LANES} x i{width}>"
-        code = access_code(space, width, 1, STORE_BIT | ATOMIC_BIT)
-        self.access("place", address, "", code)
-        results = out.slot(("values", width, 1), f"[1 x {type}]")
-        loop, done, before = out.fresh_label("lane"), out.fresh_label("done"), out.block
-        some = out.value(f"icmp ne i32 {self.bits}, 0")
-        out.emit(f"br i1 {some}, label %{loop}, label %{done}")
-        out.label(loop)
-        left, rest = out.fresh("left"), out.fresh("rest")
-        end = out.fresh_label("next")
-        out.emit(f"{left} = phi i32 [ {self.bits}, %{before} ], [ {rest}, %{end} ]")
-        out.declare("declare i32 @llvm.cttz.i32(i32, i1)")
-        lane32 = out.value(f"call i32 @llvm.cttz.i32(i32 {left}, i1 true)")
-        lane = out.value(f"zext i32 {lane32} to i64")
-        found = self.address(self.w, WARP["found"])
-        host = out.value(f"load i64, ptr {out.value(f'getelementptr i64, ptr {found}, i64 {lane}')}, align 8")
-        pointer = out.value(f"inttoptr i64 {host} to ptr")
-        old = Val(out.value(f"load i{width}, ptr {pointer}, align {width // 8}"), width, True)
-        new = update(old)
-        bits = new.name if new.uniform else out.value(f"extractelement {new.typed}, i64 {lane}")
-        out.emit(f"store i{width} {bits}, ptr {pointer}, align {width // 8}")
-        out.emit(f"store i{width} {old.name}, ptr {out.value(f'getelementptr i{width}, ptr {results}, i64 {lane}')}, align {width // 8}")
-        less = out.value(f"sub i32 {left}, 1")
-        out.emit(f"br label %{end}")
-        out.label(end)
-        out.emit(f"{rest} = and i32 {left}, {less}")
-        more = out.value(f"icmp ne i32 {rest}, 0")
-        out.emit(f"br i1 {more}, label %{loop}, label %{done}")
-        out.label(done)
-        note = self.runtime("note")
-        out.emit(f"call void {note}(ptr {self.w}, i32 {self.bits}, i32 {self.index}, i32 {code})")
-        return self.stored(results, type, width, 0)
-
+    # -- address spaces -----------------------------------------------------------------------------------------------
     def to_generic(self, space: str, address: Val) -> Val:
         return self.shifted("add", space, address)
 

@@ -15,7 +15,8 @@ from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa import TYPES, Address, Form, Imm, Instruction, Operand, Program, Reg, Resource, Role, Sink, Special, Symbol, Var, Vector
 from ptxgraft.lower.ir import Emitter, IrModule, Val, literal
 from ptxgraft.lower.warp_lanes import WarpLanes
-from ptxgraft.lower.warp_machine import FAILED, Machine
+from ptxgraft.lower.warp_machine import Machine
+from ptxgraft.lower.warp_memory import FAILED
 from ptxgraft.lower.warp_runtime import operation_bytes
 from ptxgraft.lower.warp_state import LANES, LAUNCH, OPERATION_HEAD, WARP, slot_bytes
 
@@ -80,6 +81,8 @@ class Encoder:
             words.append(self.slots[condition.id])
         known = form.root not in SPLAT_ROOTS
         parts = tuple(self.role(role, operand, known, words) for role, operand in zip(form.roles, instruction.operands, strict=True))
+        if remembers(form):
+            words.append(0)
         return Operation(form.opcode, parts, guard, self.profile), words
 
     def role(self, role: Role, operand: Operand | None, known: bool, words: list[int]) -> Part:
@@ -162,6 +165,11 @@ class OperationMachine(Machine):
         super().__init__(out)
         self.registers: dict[Val, int] = {}
         self.in_place = False
+        self.remembered = ""
+
+    def site(self) -> str:
+        assert self.remembered, "an operation that says nothing of global memory touches it"
+        return self.remembered
 
     def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val]) -> tuple[Val, ...]:
         if not self.in_place:
@@ -172,6 +180,11 @@ class OperationMachine(Machine):
         name = self.primitive(plan)
         self.out.emit(f"call void @{name}(ptr {self.w}, ptr {self.address('%op', OPERATION_HEAD)})")
         return (STORED,) * words[0]
+
+
+def remembers(form: Form) -> bool:
+    """Does an operation of this form end with a word for the allocation that it met last?"""
+    return not {form.loads, form.stores}.isdisjoint(("global", "const", "generic"))
 
 
 def _split(value: int) -> Iterator[int]:
@@ -218,6 +231,9 @@ class _Function:
                     inputs.append(self.as_role(role, values))
             elif role.kind in ("in", "addr", "resource", "text"):
                 inputs.extend(self.input(role, part))
+        if remembers(form):
+            machine.remembered = machine.address("%op", OPERATION_HEAD + 4 * self.words)
+            self.words += 1
         machine.in_place = not self.operation.guard and all(p.kind != "sink" for places in outputs for p, _ in places)
         self.lanes.statement()
         assert form.meaning is not None

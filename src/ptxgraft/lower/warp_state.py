@@ -130,7 +130,7 @@ class Space(IntEnum):
     CONST = 6
 
 
-RUNTIME = ("access", "place", "note", "image", "fault", "constant")
+RUNTIME = ("access", "place", "note", "image", "fault", "constant", "remember")
 """Functions of the runtime module, in the order of the launch's table of pointers: compiled code calls them through it and needs no linking."""
 
 

@@ -150,6 +150,9 @@ class _Job:
         args[: len(launch.args)] = np.frombuffer(launch.args, dtype=np.uint8)
         variables = [launch.address_of(v.id) if v.space in ("global", "const") else 0 for v in launch.program.variables]
         constants = special.constants(launch)
+        # A copy: operations remember in it which allocation they met.
+        stream = padded(len(self.code.stream))
+        stream[:] = np.frombuffer(self.code.stream, dtype=np.uint8)
         specials = [constants.get(name, 0) for name in SPECIAL_ORDER]
         ranges = [self.watched(w) for w in self.watches]
         LAUNCH.write(
@@ -160,7 +163,7 @@ class _Job:
             local_bytes=launch.program.local_bytes,
             param_bytes=len(launch.args),
             fill=launch.fill,
-            code=self.keep(np.frombuffer(self.code.stream, dtype=np.uint8)),
+            code=self.keep(stream),
             runtime=self.words([functions[name] for name in RUNTIME]),
             param=self.keep(args),
             variables=self.words(variables),
@@ -193,7 +196,7 @@ class _Job:
 
     def records(self, rows: Sequence[tuple[int, int, int]]) -> int:
         assert RECORD_BYTES == 32
-        return self.words([n for i, row in enumerate(rows) for n in (*row, i)])
+        return self.words([n for i, row in enumerate(rows or [(0, 0, 0)]) for n in (*row, i)])
 
     def images(self) -> int:
         words: list[int] = []

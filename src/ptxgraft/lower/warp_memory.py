@@ -1,0 +1,477 @@
+"""Loads, stores and atomics in LLVM text: the fast ways to do what ``warp_access`` does lane by lane.
+
+Invariant: a fast path is taken only where every active lane's access is inside one allocation (or segment) as a whole and aligned; what it does then is
+what the checked path would have done. Everything else, each fault included, goes through the checked path.
+
+How an access is tried: lanes in groups (16: half a warp). If all lanes are active and each group's addresses are one address or neighbours, a group is one
+load or store; else the lowest and highest address of the active lanes are looked up together and the lanes are gathered or scattered.
+Which allocation to compare with is remembered for each place in the program (its ``site``), as in a cache of one entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ptxgraft.lower.ir import Emitter, Val, literal
+from ptxgraft.lower.warp_access import ATOMIC_BIT, STORE_BIT, access_code
+from ptxgraft.lower.warp_state import LANES, LAUNCH, RECORD, RECORD_BYTES, RUNTIME, WARP, Layout, slot_bytes
+
+FAILED = "failed"
+"""The block to go to when a fault has been written down."""
+
+GATHERED = (32, 64)
+"""Element widths that the CPU can gather."""
+
+_TABLES = ("global", "const", "generic")
+
+
+@dataclass(slots=True)
+class Segment:
+    """Where addresses of a space lie: ``base`` .. ``base + size - 1``, at host address ``+ delta`` (i64 text each)."""
+
+    base: str
+    size: str
+    delta: str
+
+
+class Memory:
+    """The memory part of a machine. ``w`` is the name of the warp's pointer, ``index`` that of the instruction's number (i32 text). ``mask`` is a
+    predicate, ``bits`` the same as i32 text. All are set by the owner before each statement."""
+
+    group = LANES // 2
+
+    def __init__(self, out: Emitter, w: str = "%w") -> None:
+        self.out, self.w = out, w
+        self.mask: Val = literal(1, 1)
+        self.bits = "-1"
+        self.index = "0"
+        self.can_fail = False
+
+    def site(self) -> str:
+        """A pointer to an i32 of this place in the program, 0 at first: the allocation that it met last. None: not remembered."""
+        raise NotImplementedError
+
+    # -- structures ---------------------------------------------------------------------------------------------------
+    def field(self, layout: Layout, base: str, name: str, extra: int = 0) -> str:
+        """The contents of a scalar field of the structure at pointer ``base``."""
+        pointer = self.address(base, layout[name] + extra)
+        return self.out.value(f"load {layout.types[name]}, ptr {pointer}, align {4 if layout.types[name] == 'i32' else 8}")
+
+    def address(self, base: str, offset: int | str) -> str:
+        return self.out.value(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def launch(self) -> str:
+        return self.field(WARP, self.w, "launch")
+
+    def runtime(self, name: str) -> str:
+        """A pointer to a function of the runtime module."""
+        table = self.field(LAUNCH, self.launch(), "runtime")
+        return self.out.value(f"load ptr, ptr {self.address(table, 8 * RUNTIME.index(name))}, align 8")
+
+    def require(self, condition: str) -> None:
+        """Go on if the i1 ``condition`` holds, else to ``FAILED``."""
+        self.can_fail = True
+        label = self.out.fresh_label("ok")
+        self.branch(condition, label, FAILED)
+        self.out.label(label)
+
+    def branch(self, condition: str, yes: str, no: str) -> None:
+        self.out.emit(f"br i1 {condition}, label %{yes}, label %{no}")
+
+    def vector(self, a: Val, width: int, count: int = LANES) -> str:
+        """``a`` as a vector of ``width`` bits: its name."""
+        if not a.uniform:
+            return a.name
+        if isinstance(a.const, int):
+            return f"splat (i{width} {a.name})"
+        return self.splat(a.name, width, count)
+
+    def splat(self, scalar: str, width: int, count: int = LANES) -> str:
+        type = f"<{count} x i{width}>"
+        first = self.out.value(f"insertelement {type} poison, i{width} {scalar}, i64 0")
+        return self.out.value(f"shufflevector {type} {first}, {type} poison, <{count} x i32> zeroinitializer")
+
+    def fill(self, address: Val) -> str:
+        """Store the lanes' addresses where the runtime reads them; returns the pointer."""
+        place = self.out.slot("addresses", f"<{LANES} x i64>")
+        self.out.emit(f"store <{LANES} x i64> {self.vector(address, 64)}, ptr {place}, align 64")
+        return place
+
+    def lanes_of(self, bits: str) -> str:
+        """A mask of bits as a vector of predicates."""
+        return self.out.value(f"bitcast i32 {bits} to <{LANES} x i1>")
+
+    # -- the checked path ---------------------------------------------------------------------------------------------
+    def stored(self, values: str, type: str, width: int, i: int) -> Val:
+        """Element ``i`` of what the runtime left in memory. Lanes that took no part get zeros: the same bits in every executor."""
+        raw = self.out.value(f"load {type}, ptr {self.address(values, i * slot_bytes(width))}, align {min(64, width * 4)}")
+        return Val(self.out.value(f"select <{LANES} x i1> {self.lanes_of(self.bits)}, {type} {raw}, {type} zeroinitializer"), width)
+
+    def checked(self, function: str, address: Val, values: str, code: int, site: str | None) -> None:
+        """Let the runtime do it, lane by lane."""
+        pointer, given = self.runtime(function), f", ptr {values}" if values else ""
+        addresses = self.fill(address)
+        if site is not None:
+            self.out.emit(f"call void {self.runtime('remember')}(ptr {self.w}, ptr {addresses}, i32 {self.bits}, ptr {site})")
+        ok = self.out.value(f"call i1 {pointer}(ptr {self.w}, ptr {addresses}{given}, i32 {self.bits}, i32 {self.index}, i32 {code})")
+        self.require(ok)
+
+    def values(self, width: int, count: int) -> str:
+        return self.out.slot(("values", width, count), f"[{count} x <{LANES} x i{width}>]")
+
+    # -- segments -----------------------------------------------------------------------------------------------------
+    def segment(self, space: str) -> tuple[Segment, str | None]:
+        """The segment to try, and the site that remembers it."""
+        out, launch = self.out, self.launch()
+        if space in _TABLES:
+            site = self.site()
+            number = out.value(f"zext i32 {out.value(f'load atomic i32, ptr {site} monotonic, align 4')} to i64")
+            table = self.field(LAUNCH, launch, "allocations")
+            record = self.address(table, out.value(f"mul i64 {number}, {RECORD_BYTES}"))
+            return self.record(record), site
+        if space == "host":
+            return self.record(self.field(LAUNCH, launch, "hosts")), None
+        if space in ("shared", "local"):
+            start = self.field(WARP, self.w, space)
+        else:
+            start = self.field(LAUNCH, launch, "param")
+        size = out.value(f"zext i32 {self.field(LAUNCH, launch, space + '_bytes')} to i64")
+        return Segment("0", size, out.value(f"ptrtoint ptr {start} to i64")), None
+
+    def record(self, pointer: str) -> Segment:
+        base = self.field(RECORD, pointer, "base")
+        size = self.out.value(f"sub i64 {self.field(RECORD, pointer, 'end')}, {base}")
+        return Segment(base, size, self.field(RECORD, pointer, "delta"))
+
+    def inside(self, segment: Segment, address: str, span: int | str, align: int) -> str:
+        """i1: do ``span`` bytes from ``address`` lie in the segment, ``address`` a multiple of ``align``?"""
+        out = self.out
+        offset = out.value(f"sub i64 {address}, {segment.base}") if segment.base != "0" else address
+        held = out.value(f"icmp ule i64 {offset}, {segment.size}")
+        room = out.value(f"icmp uge i64 {out.value(f'sub i64 {segment.size}, {offset}')}, {span}")
+        ok = out.value(f"and i1 {held}, {room}")
+        if align > 1:
+            even = out.value(f"icmp eq i64 {out.value(f'and i64 {address}, {align - 1}')}, 0")
+            ok = out.value(f"and i1 {ok}, {even}")
+        return ok
+
+    def host(self, segment: Segment, address: str) -> str:
+        """The host pointer of an address in the segment."""
+        return self.out.value(f"inttoptr i64 {self.out.value(f'add i64 {address}, {segment.delta}')} to ptr")
+
+    # -- loads --------------------------------------------------------------------------------------------------------
+    def load(self, space: str, address: Val, width: int, count: int) -> tuple[Val, ...]:
+        if address.uniform and space != "local":
+            return self.load_one(space, address, width, count)
+        out, type = self.out, f"<{LANES} x i{width}>"
+        bytes_ = width // 8 * count
+        segment, site = self.segment(space)
+        done, slow = out.fresh_label("loaded"), out.fresh_label("slow")
+        ways: list[tuple[str, list[str]]] = []
+        gather = out.fresh_label("gather") if width in GATHERED else slow
+        align = 1 if space == "host" else bytes_
+        if space == "local":
+            out.emit(f"br label %{gather}")
+        else:
+            ways.append((*self.load_groups(segment, address, width, count, align, gather, done),))
+        if width in GATHERED:
+            out.label(gather)
+            pointers = self.pointers(segment, address, bytes_, align, slow, space == "local")
+            name = f"llvm.masked.gather.v{LANES}i{width}.v{LANES}p0"
+            out.declare(f"declare {type} @{name}(<{LANES} x ptr>, i32, <{LANES} x i1>, {type})")
+            found = []
+            for i in range(count):
+                at = out.value(f"getelementptr i8, <{LANES} x ptr> {pointers}, i64 {i * width // 8}") if i else pointers
+                mask = self.lanes_of(self.bits)
+                found.append(
+                    out.value(
+                        f"call {type} @{name}(<{LANES} x ptr> {at}, i32 {width // 8 if align > 1 else 1}, <{LANES} x i1> {mask}, {type} zeroinitializer)"
+                    )
+                )
+            ways.append((out.block, found))
+            out.emit(f"br label %{done}")
+        out.label(slow)
+        values = self.values(width, count)
+        self.checked("access", address, values, access_code(space, width, count), site)
+        ways.append((out.block, [self.stored(values, type, width, i).name for i in range(count)]))
+        out.emit(f"br label %{done}")
+        out.label(done)
+        return tuple(Val(self.phi(type, [(block, found[i]) for block, found in ways]), width) for i in range(count))
+
+    def phi(self, type: str, ways: Sequence[tuple[str, str]]) -> str:
+        return self.out.value(f"phi {type} " + ", ".join(f"[ {value}, %{block} ]" for block, value in ways))
+
+    def load_one(self, space: str, address: Val, width: int, count: int) -> tuple[Val, ...]:
+        """All lanes read one address: scalars."""
+        out = self.out
+        bytes_ = width // 8 * count
+        segment, site = self.segment(space)
+        fast, slow, done = out.fresh_label("one"), out.fresh_label("slow"), out.fresh_label("loaded")
+        some = out.value(f"icmp ne i32 {self.bits}, 0")
+        ok = self.inside(segment, address.name, bytes_, 1 if space == "host" else bytes_)
+        self.branch(out.value(f"and i1 {ok}, {some}"), fast, slow)
+        out.label(fast)
+        pointer = self.host(segment, address.name)
+        scalars = [out.value(f"load i{width}, ptr {self.address(pointer, i * width // 8)}, align 1") for i in range(count)]
+        ways = [(out.block, scalars)]
+        out.emit(f"br label %{done}")
+        out.label(slow)
+        values = self.values(width, count)
+        for i in range(count):  # no lane may be active: then nothing is stored there
+            out.emit(
+                f"store <{LANES} x i{width}> zeroinitializer, ptr {self.address(values, i * slot_bytes(width))}, align {min(64, width * 4)}"
+            )
+        self.checked("access", address, values, access_code(space, width, count), site)
+        first = self.first_lane()
+        scalars = [
+            out.value(
+                f"load i{width}, ptr {out.value(f'getelementptr i{width}, ptr {self.address(values, i * slot_bytes(width))}, i64 {first}')}, align 1"
+            )
+            for i in range(count)
+        ]
+        ways.append((out.block, scalars))
+        out.emit(f"br label %{done}")
+        out.label(done)
+        return tuple(Val(self.phi(f"i{width}", [(block, found[i]) for block, found in ways]), width, True) for i in range(count))
+
+    def first_lane(self) -> str:
+        """The number (i64) of the first active lane; 0 when there is none."""
+        self.out.declare("declare i32 @llvm.cttz.i32(i32, i1)")
+        lane = self.out.value(f"call i32 @llvm.cttz.i32(i32 {self.bits}, i1 false)")
+        return self.out.value(f"zext i32 {self.out.value(f'and i32 {lane}, 31')} to i64")
+
+    def last_lane(self) -> str:
+        """The number (i64) of the last active lane, of which there is one."""
+        self.out.declare("declare i32 @llvm.ctlz.i32(i32, i1)")
+        zeros = self.out.value(f"call i32 @llvm.ctlz.i32(i32 {self.bits}, i1 false)")
+        lane = self.out.value(f"xor i32 {self.out.value(f'and i32 {zeros}, 31')}, 31")
+        return self.out.value(f"zext i32 {lane} to i64")
+
+    # -- groups of lanes ----------------------------------------------------------------------------------------------
+    def classify(self, segment: Segment, address: Val, bytes_: int, align: int) -> tuple[str, list[tuple[str, str]]]:
+        """(i1: all lanes are active and every group is one address or neighbours inside the segment,
+        for each group its first address (i64) and i1: is it one address?)."""
+        out, size = self.out, self.group
+        ok = out.value(f"icmp eq i32 {self.bits}, -1")
+        groups: list[tuple[str, str]] = []
+        name = self.vector(address, 64)
+        steps = ", ".join(f"i64 {i * bytes_}" for i in range(size))
+        for start in range(0, LANES, size):
+            order = ", ".join(f"i32 {start + i}" for i in range(size))
+            part = out.value(f"shufflevector <{LANES} x i64> {name}, <{LANES} x i64> poison, <{size} x i32> <{order}>")
+            first = out.value(f"extractelement <{size} x i64> {part}, i64 0")
+            offsets = out.value(f"sub <{size} x i64> {part}, {self.splat(first, 64, size)}")
+            near = self.every(f"icmp eq <{size} x i64> {offsets}, <{steps}>", size)
+            same = self.every(f"icmp eq <{size} x i64> {offsets}, zeroinitializer", size)
+            span = out.value(f"select i1 {same}, i64 {bytes_}, i64 {bytes_ * size}")
+            good = out.value(f"and i1 {out.value(f'or i1 {near}, {same}')}, {self.inside(segment, first, span, align)}")
+            ok = out.value(f"and i1 {ok}, {good}")
+            groups.append((first, same))
+        return ok, groups
+
+    def every(self, comparison: str, size: int) -> str:
+        bits = self.out.value(f"bitcast <{size} x i1> {self.out.value(comparison)} to i{size}")
+        return self.out.value(f"icmp eq i{size} {bits}, -1")
+
+    def load_groups(
+        self, segment: Segment, address: Val, width: int, count: int, align: int, otherwise: str, done: str
+    ) -> tuple[str, list[str]]:
+        """Load by groups and go to ``done``, or go ``otherwise`` where that is not possible."""
+        out, size = self.out, self.group
+        fits, groups = self.classify(segment, address, width // 8 * count, align)
+        fast = out.fresh_label("groups")
+        self.branch(fits, fast, otherwise)
+        out.label(fast)
+        parts = [self.load_group(segment, first, same, width, count) for first, same in groups]
+        found = []
+        for i in range(count):
+            value, have = parts[0][i], size
+            for part in parts[1:]:
+                value, have = self.join(value, part[i], have, width), have + size
+            found.append(value)
+        block = out.block
+        out.emit(f"br label %{done}")
+        return block, found
+
+    def join(self, low: str, high: str, size: int, width: int) -> str:
+        order = ", ".join(f"i32 {i}" for i in range(2 * size))
+        return self.out.value(f"shufflevector <{size} x i{width}> {low}, <{size} x i{width}> {high}, <{2 * size} x i32> <{order}>")
+
+    def load_group(self, segment: Segment, first: str, same: str, width: int, count: int) -> list[str]:
+        """One group's elements as vectors of its size."""
+        out, size = self.out, self.group
+        one, many, done = out.fresh_label("same"), out.fresh_label("near"), out.fresh_label("group")
+        pointer = self.host(segment, first)
+        self.branch(same, one, many)
+        out.label(one)
+        singles = [
+            self.splat(out.value(f"load i{width}, ptr {self.address(pointer, i * width // 8)}, align 1"), width, size) for i in range(count)
+        ]
+        out.emit(f"br label %{done}")
+        out.label(many)
+        whole = out.value(f"load <{size * count} x i{width}>, ptr {pointer}, align 1")
+        plenty = [whole] if count == 1 else [self.pick(whole, width, count, i) for i in range(count)]
+        out.emit(f"br label %{done}")
+        out.label(done)
+        return [self.phi(f"<{size} x i{width}>", [(one, s), (many, p)]) for s, p in zip(singles, plenty, strict=True)]
+
+    def pick(self, whole: str, width: int, count: int, i: int) -> str:
+        """Element ``i`` of each lane's ``count`` neighbours."""
+        size = self.group
+        order = ", ".join(f"i32 {lane * count + i}" for lane in range(size))
+        type = f"<{size * count} x i{width}>"
+        return self.out.value(f"shufflevector {type} {whole}, {type} poison, <{size} x i32> <{order}>")
+
+    def pointers(self, segment: Segment, address: Val, bytes_: int, align: int, otherwise: str, local: bool) -> str:
+        """Host pointers of the lanes, where all active ones are fine; goes ``otherwise`` where not."""
+        out, shape = self.out, f"<{LANES} x i64>"
+        name, mask = self.vector(address, 64), self.lanes_of(self.bits)
+        low = self.reduce("umin", out.value(f"select <{LANES} x i1> {mask}, {shape} {name}, {shape} splat (i64 -1)"))
+        used = out.value(f"select <{LANES} x i1> {mask}, {shape} {name}, {shape} zeroinitializer")
+        high = self.reduce("umax", used)
+        ok = out.value(f"and i1 {self.inside(segment, low, bytes_, 1)}, {self.inside(segment, high, bytes_, 1)}")
+        if align > 1:
+            odd = self.reduce("or", used)
+            even = out.value(f"icmp eq i64 {out.value(f'and i64 {odd}, {align - 1}')}, 0")
+            ok = out.value(f"and i1 {ok}, {even}")
+        fast = out.fresh_label("lanes")
+        self.branch(ok, fast, otherwise)
+        out.label(fast)
+        moved = out.value(f"add {shape} {name}, {self.splat(segment.delta, 64)}")
+        if local:  # each lane has its own copy of the segment
+            numbers = ", ".join(f"i64 {i}" for i in range(LANES))
+            moved = out.value(f"add {shape} {moved}, {out.value(f'mul {shape} <{numbers}>, {self.splat(segment.size, 64)}')}")
+        return out.value(f"inttoptr {shape} {moved} to <{LANES} x ptr>")
+
+    def reduce(self, operation: str, name: str) -> str:
+        self.out.declare(f"declare i64 @llvm.vector.reduce.{operation}.v{LANES}i64(<{LANES} x i64>)")
+        return self.out.value(f"call i64 @llvm.vector.reduce.{operation}.v{LANES}i64(<{LANES} x i64> {name})")
+
+    # -- stores -------------------------------------------------------------------------------------------------------
+    def store(self, space: str, address: Val, values: Sequence[Val]) -> None:
+        out, width, count = self.out, values[0].width, len(values)
+        type = f"<{LANES} x i{width}>"
+        bytes_ = width // 8 * count
+        align = 1 if space == "host" else bytes_
+        segment, site = self.segment(space)
+        names = [self.vector(v, width) for v in values]
+        done, slow, free = out.fresh_label("stored"), out.fresh_label("slow"), out.fresh_label("free")
+        scatter = out.fresh_label("scatter") if width in GATHERED else slow
+        if space in ("param",):
+            out.emit(f"br label %{slow}")
+        else:
+            watches = self.field(LAUNCH, self.launch(), "watch_count")
+            self.branch(out.value(f"icmp eq i64 {watches}, 0"), free, slow)
+            out.label(free)
+            if space == "local":
+                out.emit(f"br label %{scatter}")
+            elif address.uniform:
+                self.store_one(segment, address, names, width, align, slow, done)
+            else:
+                self.store_groups(segment, address, names, width, align, scatter, done)
+            if width in GATHERED and (space == "local" or not address.uniform):
+                out.label(scatter)
+                pointers = self.pointers(segment, address, bytes_, align, slow, space == "local")
+                name = f"llvm.masked.scatter.v{LANES}i{width}.v{LANES}p0"
+                out.declare(f"declare void @{name}({type}, <{LANES} x ptr>, i32, <{LANES} x i1>)")
+                self.scatter(name, pointers, names, width, align)
+                out.emit(f"br label %{done}")
+        out.label(slow)
+        place = self.values(width, count)
+        for i, value in enumerate(names):
+            out.emit(f"store {type} {value}, ptr {self.address(place, i * slot_bytes(width))}, align {min(64, width * 4)}")
+        self.checked("access", address, place, access_code(space, width, count, STORE_BIT), site)
+        out.emit(f"br label %{done}")
+        out.label(done)
+
+    def scatter(self, name: str, pointers: str, names: Sequence[str], width: int, align: int) -> None:
+        """Lane by lane in order where lanes can meet. Whole accesses are aligned, so two lanes' accesses are one or apart, and element by element is as good."""
+        out = self.out
+        mask = self.lanes_of(self.bits)
+        for i, value in enumerate(names):
+            at = out.value(f"getelementptr i8, <{LANES} x ptr> {pointers}, i64 {i * width // 8}") if i else pointers
+            out.emit(
+                f"call void @{name}(<{LANES} x i{width}> {value}, <{LANES} x ptr> {at}, i32 {width // 8 if align > 1 else 1}, <{LANES} x i1> {mask})"
+            )
+
+    def store_one(self, segment: Segment, address: Val, names: Sequence[str], width: int, align: int, otherwise: str, done: str) -> None:
+        """All lanes write one address: the last one's value stays."""
+        out = self.out
+        fast = out.fresh_label("one")
+        ok = self.inside(segment, address.name, width // 8 * len(names), align)
+        some = out.value(f"icmp ne i32 {self.bits}, 0")
+        self.branch(out.value(f"and i1 {ok}, {some}"), fast, otherwise)
+        out.label(fast)
+        pointer, lane = self.host(segment, address.name), self.last_lane()
+        for i, name in enumerate(names):
+            value = out.value(f"extractelement <{LANES} x i{width}> {name}, i64 {lane}")
+            out.emit(f"store i{width} {value}, ptr {self.address(pointer, i * width // 8)}, align 1")
+        out.emit(f"br label %{done}")
+
+    def store_groups(self, segment: Segment, address: Val, names: Sequence[str], width: int, align: int, otherwise: str, done: str) -> None:
+        out, size, count = self.out, self.group, len(names)
+        fits, groups = self.classify(segment, address, width // 8 * count, align)
+        fast = out.fresh_label("groups")
+        self.branch(fits, fast, otherwise)
+        out.label(fast)
+        for number, (first, same) in enumerate(groups):
+            start = number * size
+            one, many, then = out.fresh_label("same"), out.fresh_label("near"), out.fresh_label("group")
+            pointer = self.host(segment, first)
+            self.branch(same, one, many)
+            out.label(one)
+            for i, name in enumerate(names):
+                value = out.value(f"extractelement <{LANES} x i{width}> {name}, i64 {start + size - 1}")
+                out.emit(f"store i{width} {value}, ptr {self.address(pointer, i * width // 8)}, align 1")
+            out.emit(f"br label %{then}")
+            out.label(many)
+            out.emit(f"store <{size * count} x i{width}> {self.mixed(names, width, start)}, ptr {pointer}, align 1")
+            out.emit(f"br label %{then}")
+            out.label(then)
+        out.emit(f"br label %{done}")
+
+    def mixed(self, names: Sequence[str], width: int, start: int) -> str:
+        """The elements of a group's lanes in the order of memory."""
+        out, size, count = self.out, self.group, len(names)
+        if count == 1:
+            order = ", ".join(f"i32 {start + i}" for i in range(size))
+            return out.value(f"shufflevector <{LANES} x i{width}> {names[0]}, <{LANES} x i{width}> poison, <{size} x i32> <{order}>")
+        pool, have = list(names), LANES
+        while len(pool) > 1:
+            pool = [self.join(a, b, have, width) for a, b in zip(pool[::2], [*pool[1::2], pool[-1]][: len(pool[::2])], strict=True)]
+            have *= 2
+        order = ", ".join(f"i32 {i * LANES + start + lane}" for lane in range(size) for i in range(count))
+        type = f"<{have} x i{width}>"
+        return out.value(f"shufflevector {type} {pool[0]}, {type} poison, <{size * count} x i32> <{order}>")
+
+    # -- atomics ------------------------------------------------------------------------------------------------------
+    def atomic(self, space: str, address: Val, width: int, update: Callable[[Val], Val]) -> Val:
+        """One lane after another, lowest first, all addresses checked before the first."""
+        out, type = self.out, f"<{LANES} x i{width}>"
+        code = access_code(space, width, 1, STORE_BIT | ATOMIC_BIT)
+        self.checked("place", address, "", code, None)
+        results = self.values(width, 1)
+        loop, done, before = out.fresh_label("lane"), out.fresh_label("done"), out.block
+        self.branch(out.value(f"icmp ne i32 {self.bits}, 0"), loop, done)
+        out.label(loop)
+        left, rest, end = out.fresh("left"), out.fresh("rest"), out.fresh_label("next")
+        out.emit(f"{left} = phi i32 [ {self.bits}, %{before} ], [ {rest}, %{end} ]")
+        out.declare("declare i32 @llvm.cttz.i32(i32, i1)")
+        lane = out.value(f"zext i32 {out.value(f'call i32 @llvm.cttz.i32(i32 {left}, i1 true)')} to i64")
+        found = self.address(self.w, WARP["found"])
+        host = out.value(f"load i64, ptr {out.value(f'getelementptr i64, ptr {found}, i64 {lane}')}, align 8")
+        pointer = out.value(f"inttoptr i64 {host} to ptr")
+        old = Val(out.value(f"load i{width}, ptr {pointer}, align 1"), width, True)
+        new = update(old)
+        bits = new.name if new.uniform else out.value(f"extractelement {new.typed}, i64 {lane}")
+        out.emit(f"store i{width} {bits}, ptr {pointer}, align 1")
+        out.emit(f"store i{width} {old.name}, ptr {out.value(f'getelementptr i{width}, ptr {results}, i64 {lane}')}, align {width // 8}")
+        less = out.value(f"sub i32 {left}, 1")
+        out.emit(f"br label %{end}")
+        out.label(end)
+        out.emit(f"{rest} = and i32 {left}, {less}")
+        self.branch(out.value(f"icmp ne i32 {rest}, 0"), loop, done)
+        out.label(done)
+        out.emit(f"call void {self.runtime('note')}(ptr {self.w}, i32 {self.bits}, i32 {self.index}, i32 {code})")
+        return self.stored(results, type, width, 0)
