@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgraft.isa.fragments import FragmentLayout
+from ptxgraft.isa.fragments import FragmentLayout, is_quad_pair
 from ptxgraft.isa.numerics import MIN_EXPONENT, MmaPlan
 from ptxgraft.lower.numpy_fma import fma64
 
@@ -67,7 +67,7 @@ def unpack(layout: FragmentLayout, registers: Sequence[Bits]) -> Bits:
 
 
 def pack(layout: FragmentLayout, matrix: Bits) -> list[Bits]:
-    """A matrix of element bits [row][column][warp] to fragment registers [warp][lane]. Elements are 16 bits and more."""
+    """A matrix of element bits [row][column][warp] to fragment registers [warp][lane]. Elements are 8 bits and more."""
     elements = np.ascontiguousarray(matrix[layout.rows, layout.columns].transpose(0, 3, 2, 1))  # [register][warp][lane][element]
     words = elements.view(np.uint64 if layout.register_bits == 64 else np.uint32)[..., 0]
     return list(words)
@@ -148,9 +148,23 @@ def _indices(ks: tuple[int, ...]) -> slice | list[int]:
     return slice(ks[0], ks[-1] + 1) if ks[-1] - ks[0] + 1 == len(ks) else list(ks)
 
 
+def _operands(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> tuple[Floats, Floats, Floats]:
+    """The operands' values: A [k][m][1][batch], B [k][1][n][batch], C [m][n][batch]. The four quad pairs of m8n8k4 are part of the batch."""
+    left, right, addend = _decode(plan.a, a).transpose(1, 0, 2), _decode(plan.b, b), _decode(plan.c, c)
+    if is_quad_pair(plan.shape, plan.a):
+        left, right = (x.reshape(4, 4, 8, -1).transpose(0, 2, 1, 3).reshape(4, 8, -1) for x in (left, right))
+        addend = addend.reshape(4, 8, 8, -1).transpose(1, 2, 0, 3).reshape(8, 8, -1)
+    return np.ascontiguousarray(left)[:, :, None], right[:, None], addend
+
+
+def _result(plan: MmaPlan, value: NDArray[np.floating]) -> Bits:
+    """The bits of D [row][column][warp], quad pairs stacked again."""
+    bits = _encode(plan.d, value)
+    return bits.reshape(8, 8, 4, -1).transpose(2, 0, 1, 3).reshape(32, 8, -1) if is_quad_pair(plan.shape, plan.a) else bits
+
+
 def _float(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> Bits:
-    left, right, addend = _decode(plan.a, a), _decode(plan.b, b), _decode(plan.c, c)
-    left, right = np.ascontiguousarray(left.transpose(1, 0, 2))[:, :, None], right[:, None]  # [k][m][1][warp], [k][1][n][warp]
+    left, right, addend = _operands(plan, a, b, c)
     left_power, right_power = _power(left, plan.exponent_floor[0]), _power(right, plan.exponent_floor[1])
     running = addend if plan.c_inside else np.zeros_like(addend)
     for step in plan.steps:
@@ -159,19 +173,10 @@ def _float(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> Bits:
         running = _fused_sum(products, powers, running, step.fraction_bits, MIN_EXPONENT[plan.d])
         running = _ROUNDINGS[plan.rounding](running)
     if plan.c_inside:
-        return _encode(plan.d, running)
+        return _result(plan, running)
     if plan.d == "f16":
-        return _encode("f16", running + addend)  # exact in float64, rounded once
-    return _encode("f32", running.astype(np.float32) + addend.astype(np.float32))
-
-
-def _quads(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> tuple[Floats, Floats, Floats]:
-    """The operands of m8n8k4 on f16 with the quad pair as part of the batch: A [8][4][4w], B [4][8][4w], C [8][8][4w]."""
-
-    def rows(x: Floats) -> Floats:
-        return x.reshape(4, 8, *x.shape[1:]).transpose(1, 2, 0, 3).reshape(8, x.shape[1], -1)
-
-    return rows(_decode("f16", a)), rows(_decode("f16", b).transpose(1, 0, 2)).transpose(1, 0, 2), rows(_decode(plan.c, c))
+        return _result(plan, running + addend)  # exact in float64, rounded once
+    return _result(plan, running.astype(np.float32) + addend.astype(np.float32))
 
 
 def _fma32(a: Floats, b: Floats, c: Floats) -> Floats:
@@ -188,19 +193,15 @@ def _fma32(a: Floats, b: Floats, c: Floats) -> Floats:
 
 
 def _fma32_chain(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> Bits:
-    warps = a.shape[-1]
-    left, right, addend = _quads(plan, a, b, c)
-    left, right = left.transpose(1, 0, 2)[:, :, None], right[:, None]
+    left, right, addend = _operands(plan, a, b, c)
+    one = np.ones_like(addend)
     if plan.kind == "fma32":
         running = np.zeros_like(addend)
         for k in range(4):
             running = _fma32(left[k], right[k], running)
-        result = _fma32(addend, np.ones_like(addend), running)
-    else:
-        low, high = (_fma32(left[k + 1], right[k + 1], left[k] * right[k]) for k in (0, 2))
-        result = _fma32(_fma32(addend, np.ones_like(addend), low), np.ones_like(addend), high)
-    stacked = result.reshape(8, 8, 4, warps).transpose(2, 0, 1, 3).reshape(32, 8, warps)
-    return _encode(plan.d, stacked)
+        return _result(plan, _fma32(addend, one, running))
+    low, high = (_fma32(left[k + 1], right[k + 1], left[k] * right[k]) for k in (0, 2))
+    return _result(plan, _fma32(_fma32(addend, one, low), one, high))
 
 
 def _f64(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> Bits:

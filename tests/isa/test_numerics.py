@@ -1,0 +1,129 @@
+"""Plans say what the numerics say; unknown bits are refused by name; the NumPy executor follows the plan to the letter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exact_sum import FORMATS, element
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ptxgraft.errors import UnsupportedError
+from ptxgraft.isa.fragments import DENSE_SHAPES
+from ptxgraft.isa.numerics import PROFILES, MmaPlan, mma_plan
+from ptxgraft.lower.numpy_mma import layouts, mma, pack, unpack
+
+
+def every_plan() -> dict[str, MmaPlan]:
+    """Every dense plan of every profile."""
+    plans: dict[str, MmaPlan] = {}
+    for profile in PROFILES:
+        for a, shapes in DENSE_SHAPES.items():
+            accumulators = {"f64": ["f64"], "b1": ["s32"]}.get(a, ["s32"] if a[0] in "su" else ["f32", "f16"])
+            for shape in shapes:
+                for b in ("e4m3", "e5m2") if a in ("e4m3", "e5m2") else (a,):
+                    for d in accumulators:
+                        for c in {d, "f16"} if d == "f32" else {d}:
+                            try:
+                                plan = mma_plan(shape, d, a, b, c, profile, bit_op="xor" if a == "b1" else "")
+                            except UnsupportedError:
+                                continue
+                            plans[plan.name] = plan
+    return plans
+
+
+PLANS = every_plan()
+FLOAT_PLANS = {name: plan for name, plan in PLANS.items() if plan.kind == "float"}
+
+
+def test_plans_are_many_and_named_apart() -> None:
+    assert len(PLANS) == len(set(PLANS.values()))
+    assert {plan.profile for plan in PLANS.values()} == set(PROFILES)
+    assert {plan.source for plan in PLANS.values() if plan.profile == "sm_90"} == {"confirmed"}
+    assert {plan.source for plan in PLANS.values() if plan.profile != "sm_90"} == {"literature"}
+
+
+@pytest.mark.parametrize("plan", FLOAT_PLANS.values(), ids=FLOAT_PLANS)
+def test_each_k_is_summed_once(plan: MmaPlan) -> None:
+    ks = [k for step in plan.steps for k in step.ks]
+    assert sorted(ks) == list(range(plan.mnk[2]))
+
+
+@pytest.mark.parametrize(
+    ("profile", "words", "steps", "inside", "rounding"),
+    [
+        ("sm_90", "m16n8k16 f32 f16 f16 f32", [(16, 25)], True, "f32.rz"),
+        ("sm_80", "m16n8k16 f32 f16 f16 f32", [(8, 24), (8, 24)], True, "f32.rz"),
+        ("sm_89", "m16n8k16 f16 f16 f16 f16", [(8, 24), (8, 24)], True, "f16.rn"),
+        ("sm_75", "m16n8k8 f32 f16 f16 f32", [(8, 24)], True, "f32.rz"),
+        ("sm_70", "m8n8k4 f32 f16 f16 f16", [(4, 23)], True, "f32.rz"),
+        ("sm_80", "m16n8k8 f32 tf32 tf32 f32", [(4, 24), (4, 24)], True, "f32.rz"),
+        ("sm_90", "m16n8k8 f32 tf32 tf32 f32", [(8, 25)], True, "f32.rz"),
+        ("sm_89", "m16n8k32 f32 e4m3 e5m2 f32", [(16, 13), (16, 13)], True, "e8m13.rz"),
+        ("sm_89", "m16n8k16 f16 e4m3 e4m3 f16", [(16, 13)], True, "f16.rn"),
+        ("sm_90", "m16n8k32 f32 e4m3 e4m3 f32", [(16, 25), (16, 25)], False, "f32.rz"),
+        ("sm_100", "m16n8k32 f16 e5m2 e4m3 f16", [(16, 25), (16, 25)], False, "f16.rn"),
+        ("sm_120", "m16n8k32 f32 e4m3 e4m3 f32", [(32, 25)], True, "f32.rz"),
+    ],
+)
+def test_known_plans(profile: str, words: str, steps: list[tuple[int, int]], inside: bool, rounding: str) -> None:
+    plan = mma_plan(*words.split(), profile)
+    assert [(len(s.ks), s.fraction_bits) for s in plan.steps] == steps
+    assert (plan.c_inside, plan.rounding) == (inside, rounding)
+
+
+def test_hopper_fp8_goes_by_byte_pairs() -> None:
+    steps = mma_plan("m16n8k16", "f32", "e4m3", "e4m3", "f32", "sm_90").steps
+    assert [s.ks for s in steps] == [(0, 1, 4, 5, 8, 9, 12, 13), (2, 3, 6, 7, 10, 11, 14, 15)]
+
+
+@pytest.mark.parametrize(
+    ("words", "profile", "flags", "message"),
+    [
+        ("m16n8k32 f32 e4m3 e4m3 f32", "sm_80", {}, r"m16n8k32\.row\.col\.f32\.e4m3\.e4m3\.f32 on profile sm_80 .*sm_89, sm_90"),
+        ("m16n8k16 f32 f16 f16 f32", "sm_30", {}, r"'sm_30' is not known for mma\.sync.*sm_120"),
+        ("m16n8k16 f32 f16 f16 f16", "sm_90", {}, "no profile has it"),
+        ("m8n8k4 f16 f16 f16 f32", "sm_70", {}, "no profile has it"),
+        ("m8n8k4 f32 f16 f16 f32", "sm_80", {}, "known on: sm_70, sm_75, sm_90"),
+        ("m16n8k16 f64 f64 f64 f64", "sm_80", {}, "known on: sm_90"),
+        ("m8n8k128 s32 b1 b1 s32", "sm_75", {"bit_op": "and"}, r"s32\.and\.popc on profile sm_75"),
+        ("m16n8k16 f32 f16 f16 f32", "sm_90", {"satfinite": True}, r"satfinite\.f32"),
+        ("m32n8k16 f32 f16 f16 f32", "sm_90", {}, "no profile has it"),
+    ],
+)
+def test_unknown_bits_are_refused(words: str, profile: str, flags: dict, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        mma_plan(*words.split(), profile, **flags)
+
+
+def _elements(fmt: str) -> st.SearchStrategy[int]:
+    exponent_bits, fraction_bits = FORMATS[fmt]
+    width = 1 + exponent_bits + fraction_bits
+    bias, top = (1 << (exponent_bits - 1)) - 1, (1 << exponent_bits) - 1
+    special = [0, 1, 1 << (width - 1), top << fraction_bits, (top << fraction_bits) | (1 << (width - 1)), (1 << (width - 1)) - 1]
+    special += [(1 << fraction_bits) - 1, 1 << fraction_bits, (top << fraction_bits) - 1]
+    near = st.builds(
+        lambda s, e, f: (s << (width - 1)) | (e << fraction_bits) | f,
+        st.integers(0, 1),
+        st.integers(max(bias - 5, 0), bias + 5),
+        st.integers(0, (1 << fraction_bits) - 1),
+    )
+    return st.one_of(near, near, near, st.integers(0, (1 << width) - 1), st.sampled_from(special))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_one_element_by_the_letter(data: st.DataObject) -> None:
+    plan = data.draw(st.sampled_from(list(FLOAT_PLANS.values())))
+    k = plan.mnk[2]
+    a = data.draw(st.lists(_elements(plan.a), min_size=k, max_size=k))
+    b = data.draw(st.lists(_elements(plan.b), min_size=k, max_size=k))
+    c = data.draw(_elements(plan.c))
+    la, lb, lc, ld = layouts(plan)
+    types = {8: np.uint8, 16: np.uint16, 32: np.uint32}
+    left = np.zeros((*la.matrix, 1), types[la.element_bits])
+    right = np.zeros((*lb.matrix, 1), types[lb.element_bits])
+    addend = np.zeros((*lc.matrix, 1), types[lc.element_bits])
+    left[3, :, 0], right[:, 5, 0], addend[3, 5, 0] = a, b, c
+    d = mma(plan, pack(la, left), pack(lb, right), pack(lc, addend))
+    assert int(unpack(ld, d)[3, 5, 0]) == element(plan, a, b, c)
