@@ -19,6 +19,7 @@ from ptxgraft.lower.numpy_fma import fma64
 Bits = NDArray[np.unsignedinteger]
 Floats = NDArray[np.float64]
 
+_WARPS_AT_ONCE = 32
 _F32_NAN, _F16_NAN = 0x7FFFFFFF, 0x7FFF
 
 
@@ -26,8 +27,11 @@ def mma(plan: MmaPlan, a: Sequence[Bits], b: Sequence[Bits], c: Sequence[Bits]) 
     """D = A*B + C. Each register is a uint32 (f64: uint64) array [..., 32] over lanes, all of one shape; so are the returned registers of D."""
     batch = np.shape(a[0])[:-1]
     matrices = [unpack(layout, registers) for layout, registers in zip(layouts(plan), (a, b, c), strict=False)]
+    warps = matrices[0].shape[-1]
     with np.errstate(all="ignore"):
-        result = _KINDS[plan.kind](plan, *matrices)
+        # A few warps at a time: the products of all would not stay in the cache.
+        parts = [_KINDS[plan.kind](plan, *(m[..., i : i + _WARPS_AT_ONCE] for m in matrices)) for i in range(0, warps, _WARPS_AT_ONCE)]
+    result = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
     return tuple(register.reshape(*batch, 32) for register in pack(layouts(plan)[3], result))
 
 

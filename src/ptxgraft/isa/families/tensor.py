@@ -19,7 +19,10 @@ from ptxgraft.isa.table import declare_only, instruction
 
 @dataclass(frozen=True, slots=True)
 class _Dense:
-    """One row of the manual's table of dense ``mma.sync``: shapes, slot texts of the types, and who has it. ``{flags}`` are the flag slots."""
+    """One row of the manual's table of dense ``mma.sync``: shapes, slot texts of the types, and who has it.
+
+    ``before`` and ``after`` are the flag slots around the types; ``d``, ``c`` and ``a`` the types that the register counts follow from.
+    """
 
     shapes: str
     types: str
@@ -160,7 +163,7 @@ def _sparse_legal(at: str, bt: str, **rest: str) -> bool:
 
 
 def _declare_sparse() -> None:
-    for shape, types, a, b, c, flags in _SPARSE:
+    for (shape, types, a, b, c, flags), sparse in product(_SPARSE, ("sp", "sp::ordered_metadata")):
         fp8 = "e4m3" in types
         accumulator = types[4:7]
 
@@ -168,9 +171,9 @@ def _declare_sparse() -> None:
             """D = A*B + C with half of A's elements left out; ``e`` says which, ``f`` selects the lanes that supply ``e``."""
 
         instruction(
-            f"mma.{{sparse:sp|sp::ordered_metadata}}.sync.aligned.{{shape:{shape}}}.row.col.{flags}{types}",
+            f"mma.{sparse}.sync.aligned.{{shape:{shape}}}.row.col.{flags}{types}",
             convergent=True,
-            since=(8, 4) if fp8 else (7, 1),
+            since=(8, 5) if sparse != "sp" else (8, 4) if fp8 else (7, 1),
             sm=89 if fp8 else 80,
             legal=_sparse_legal,
             d=f"out {_register_type(accumulator)} x{c}",
@@ -310,7 +313,7 @@ def _wmma_types(element: str) -> Iterator[tuple[str, str]]:
     """(type slots of ``wmma.mma``, flags) by the element type of A, with D's and C's types read off the first and last."""
     if element == "f16":
         for d, c in product(("f16", "f32"), repeat=2):
-            yield f"{{dt:{d}}}.{{ct:{c}}}", ".{satfinite}?"
+            yield f"{{dt:{d}}}.{{ct:{c}}}", ""
     elif element in ("bf16", "tf32"):
         yield f"{{dt:f32}}.{element}.{element}.{{ct:f32}}", ""
     elif element == "f64":
@@ -332,9 +335,11 @@ def _declare_all_wmma() -> None:
     for element, shapes in _WMMA_INPUTS.items():
         for shape, counts in shapes.items():
             register = "f64" if element == "f64" else "b32"
-            for operand, count in zip("ab", counts, strict=True):
+            # Elements of less than a byte: A by row, B by column only.
+            alayout, blayout = ("row", "col") if element in ("s4", "u4", "b1") else ("row|col", "row|col")
+            for operand, count, layout in zip("ab", counts, (alayout, blayout), strict=True):
                 _declare_wmma(
-                    f"wmma.load.{operand}.sync.aligned.{{layout:row|col}}.{shape}.{_SPACES}.{element}",
+                    f"wmma.load.{operand}.sync.aligned.{{layout:{layout}}}.{shape}.{_SPACES}.{element}",
                     element,
                     loads="{space}",
                     d=f"out {register} x{count}",
@@ -346,7 +351,7 @@ def _declare_all_wmma() -> None:
                 d, c = types.split("{dt:")[1].split("}")[0], types.split("{ct:")[1].split("}")[0]
                 accumulators |= {(shape, d, element), (shape, c, element)}
                 _declare_wmma(
-                    f"wmma.mma.{popc}sync.aligned.{{alayout:row|col}}.{{blayout:row|col}}.{shape}.{types}{flags}",
+                    f"wmma.mma.{popc}sync.aligned.{{alayout:{alayout}}}.{{blayout:{blayout}}}.{shape}.{types}{flags}",
                     element,
                     d=f"out {_register_type(d)} x{_accumulators(shape, d)}",
                     a=f"in {register} x{counts[0]}",
