@@ -14,7 +14,7 @@ from itertools import accumulate
 from ptxgraft.errors import UsageError
 from ptxgraft.text.document import Document
 from ptxgraft.text.model import Function, Scope, Statement
-from ptxgraft.text.rename import rename_spans
+from ptxgraft.text.rename import NameResolver, rename_spans
 
 _COMMENTS = re.compile(r"(?:[ \t]++|/\*(?:[^*\n]|\*(?!/))*+\*/)*+(?://[^\n]*+)?(?=\r?\n|\Z)")
 _AFTER, _RAW, _BEFORE = 0, 1, 2  # at one offset: what follows the statement before it, raw text, what precedes the statement after it
@@ -43,6 +43,7 @@ class EditScript:
         self._edits: list[_Edit] = []
         self._serial = 0
         self._shifts: list[int] | None = None
+        self._resolver: NameResolver | None = None
         self._renamed: list[tuple[Scope, str, str]] = []
 
     # -- edits ----------------------------------------------------------------------------------------------------------------
@@ -99,7 +100,8 @@ class EditScript:
             if new_name == new and (other.first <= scope.first <= other.last or scope.first <= other.first <= scope.last):
                 raise UsageError(f"'{old_name}' and '{old}' cannot both become '{new}'", hint="choose another name for one of them")
         what = f"renaming of '{old}' to '{new}'"
-        plan = rename_spans(self.document, scope, old, new)
+        self._resolver = self._resolver or NameResolver(self.document)
+        plan = rename_spans(self._resolver, scope, old, new)
         edits = [self._edit(start, end, _RAW, text, f"{what} at line {self.document.line(start)}") for start, end, text in plan.spans]
         if plan.declaration:
             after, text = plan.declaration

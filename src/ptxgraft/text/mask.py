@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 # ptxas knows no escape in a string (a backslash is a character), a string ends on its line, and comments do not nest.
 _COMMENT = r"//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/"
-_HIDDEN = re.compile(_COMMENT + r'|"[^"\n]*+"|(/\*[\s\S]*+)|(")')
+_HIDDEN = re.compile(_COMMENT + r'|"[^"\n]*+"|/\*[\s\S]*+|"')  # no groups: then the engine looks for '/' and '"' only
 _COMMENT_OR_STRING = re.compile(_COMMENT + r'|("[^"\n]*+")')
 _BLANKS_OR_STRING = re.compile(r'("[^"\n]*+")|\s++')
 _NOT_NEWLINE = re.compile("[^\n]")
@@ -34,7 +34,7 @@ def mask(text: str, report: Callable[[int, str, str], None]) -> tuple[str, bool]
             return " "
         if found[0] == '"':
             return '"' + "_" * (len(found) - 2) + '"'
-        if m.lastindex:
+        if found[1] == "*" and (found[-2:] != "*/" or len(found) < 4):
             report(m.start(), "this comment is never closed", "expected '*/' before the end of the file")
             whole = False
         return _NOT_NEWLINE.sub(" ", found) if "\n" in found else " " * len(found)

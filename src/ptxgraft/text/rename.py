@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ptxgraft.errors import UsageError
@@ -63,8 +64,8 @@ class Renaming:
     declaration: tuple[Statement, str] | None = None
 
 
-class _Resolver:
-    """Finds the scope that a name at an offset belongs to."""
+class NameResolver:
+    """Finds the scope that a name at an offset belongs to. One serves all renamings of a document."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -90,7 +91,8 @@ class _Resolver:
                     result.names.setdefault(v.name, statement.start)
         for s in document.statements[scope.first : scope.last + 1]:
             # A section's labels are seen from everywhere: '.loc ... function_name' names them.
-            if s.kind is Kind.LABEL and (s.scope == scope.index or (scope.index == 0 and document.scopes[s.scope].kind == "section")):
+            owner = document.scopes[s.scope]
+            if s.kind is Kind.LABEL and (0 if owner.kind == "section" else owner.index) == scope.index:
                 result.labels.add(s.opcode)
         if scope.kind == "function":
             function = document.functions[scope.function]
@@ -101,10 +103,25 @@ class _Resolver:
                 result.names[f.name] = 0
         return result
 
+    def statement_at(self, offset: int) -> Statement:
+        return self.document.statements[max(bisect_right(self.starts, offset) - 1, 0)]
+
+    def scopes_around(self, scope: Scope) -> list[int]:
+        """Indices of a scope and all that hold it, from the inside out."""
+        result = [scope.index]
+        while self.document.scopes[result[-1]].parent >= 0:
+            result.append(self.document.scopes[result[-1]].parent)
+        return result
+
+    def scopes_to(self, offset: int, target: Scope) -> list[int]:
+        """The scopes from the one at ``offset`` out to ``target``; only ``target`` for a place in a head."""
+        around = self.scopes_around(self.document.scopes[self.statement_at(offset).scope])
+        return around[: around.index(target.index) + 1] if target.index in around else [target.index]
+
     def scope_at(self, offset: int, name: str) -> int | None:
         """Index of the scope that ``name`` at ``offset`` belongs to; None when it is no use of a declared name."""
         document = self.document
-        statement = document.statements[max(bisect_right(self.starts, offset) - 1, 0)]
+        statement = self.statement_at(offset)
         if not statement.start <= offset < statement.end:
             return None
         if statement.kind is Kind.INSTRUCTION:
@@ -119,24 +136,21 @@ class _Resolver:
                 return 0
             inside = any(p.start <= offset < p.end and p.name == name for p in function.returns + function.params)
             return function.scope if inside and function.scope >= 0 else None
-        at = statement.scope
-        while at >= 0:
-            since = self.declared(document.scopes[at]).since(name)
+        for index in self.scopes_around(document.scopes[statement.scope]):
+            since = self.declared(document.scopes[index]).since(name)
             if since is not None and since <= offset:
-                return at
-            at = document.scopes[at].parent
+                return index
         return None
 
     def in_section(self, offset: int) -> bool:
-        statement = self.document.statements[max(bisect_right(self.starts, offset) - 1, 0)]
-        return self.document.scopes[statement.scope].kind == "section"
+        return self.document.scopes[self.statement_at(offset).scope].kind == "section"
 
 
-def rename_spans(document: Document, scope: Scope, old: str, new: str) -> Renaming:
+def rename_spans(resolver: NameResolver, scope: Scope, old: str, new: str) -> Renaming:
     """Plan the renaming of what ``scope`` declares as ``old`` (a name, a range's base, or one member of a range) to ``new``."""
     if not _IDENTIFIER.match(new):
         raise UsageError(f"'{new}' is no PTX name", hint="names are letters, digits, '_' and '$', perhaps after one '%'")
-    resolver = _Resolver(document)
+    document = resolver.document
     declared = resolver.declared(scope)
     whole = [r for r in declared.ranges if r.base == old]
     as_range = bool(whole) and old not in declared.names
@@ -146,16 +160,13 @@ def rename_spans(document: Document, scope: Scope, old: str, new: str) -> Renami
         )
     start, end = _span(document, scope)
     member = None if as_range or old in declared.names or old in declared.labels else declared.range_of(old)
-    _check_free(document, resolver, scope, (start, end), old, new, as_range)
 
     spans: list[tuple[int, int, str]] = []
-    tail = r"([0-9]*+)" if as_range else "()"
-    pattern = re.compile(rf"(?<![A-Za-z0-9_$%.:]){re.escape(old)}{tail}(?![A-Za-z0-9_$])")
     searches = [(start, end)]
     if old in declared.labels and scope.index:
         searches += [(a, b) for a, b in _sections(document) if not start <= a < end]
-    for first, last in searches:
-        for m in pattern.finditer(document.masked, first, last):
+    for searched in searches:
+        for m in _uses(document, old, as_range, searched):
             name = m.group()
             if as_range and name == old:
                 if any(r.statement.start <= m.start() < r.statement.end for r in whole):
@@ -166,27 +177,36 @@ def rename_spans(document: Document, scope: Scope, old: str, new: str) -> Renami
             owner = resolver.scope_at(m.start(), name)
             if owner == scope.index or (owner is None and old in declared.labels and resolver.in_section(m.start())):
                 spans.append((m.start(), m.end(), new + m[1]))
+    _check_free(resolver, scope, spans, old, new, as_range)
     if member is None:
         return Renaming(spans)
     vector = f".{member.vector} " if member.vector else ""
     return Renaming(spans, (member.statement, f".reg {vector}.{member.type} {new};"))
 
 
-def _check_free(document: Document, resolver: _Resolver, scope: Scope, span: tuple[int, int], old: str, new: str, as_range: bool) -> None:
-    tail = "[0-9]*+" if as_range else ""
-    seen = re.compile(rf"(?<![A-Za-z0-9_$%.:]){re.escape(new)}{tail}(?![A-Za-z0-9_$])").search(document.masked, *span)
-    declared = resolver.declared(scope)
+def _check_free(resolver: NameResolver, scope: Scope, spans: list[tuple[int, int, str]], old: str, new: str, as_range: bool) -> None:
+    """Refuse ``new`` where it would capture another name's use, or where another declaration would capture one of the renamed uses."""
+    document = resolver.document
+    what = f"{document.name}: cannot rename '{old}' to '{new}'"
     hint = "choose a name that the scope does not use"
-    if seen:
-        raise UsageError(
-            f"{document.name}: cannot rename '{old}' to '{new}': '{seen.group()}' is used at line {document.line(seen.start())}", hint=hint
-        )
-    if declared.since(new) is not None or (as_range and any(r.base.startswith(new) for r in declared.ranges)):
-        raise UsageError(f"{document.name}: cannot rename '{old}' to '{new}': it is declared there", hint=hint)
-    number = new[len(new.rstrip("0123456789")) :]
-    for inner in document.scopes:
-        if inner.first > scope.first and inner.last <= scope.last and number and resolver.declared(inner).range_of(new):
-            raise UsageError(f"{document.name}: cannot rename '{old}' to '{new}': a scope inside declares it", hint=hint)
+    for m in _uses(document, new, as_range, _span(document, scope)):
+        owner = resolver.scope_at(m.start(), m.group())
+        # A use of a name declared further inside stays as it is, unless one of ours stands there too.
+        inner = owner is not None and owner != scope.index and scope.index in resolver.scopes_around(document.scopes[owner])
+        first, last = _span(document, document.scopes[owner]) if inner and owner else (0, len(document.data))
+        if any(first <= start < last for start, _, _ in spans):
+            raise UsageError(f"{what}: '{m.group()}' is used at line {document.line(m.start())}", hint=hint)
+    texts = {text for _, _, text in spans}
+    for index in {i for start, _, _ in spans for i in resolver.scopes_to(start, scope)}:
+        declared = resolver.declared(document.scopes[index])
+        if any(declared.since(text) is not None for text in texts):
+            raise UsageError(f"{what}: the {_describe(document, document.scopes[index])} declares it", hint=hint)
+
+
+def _uses(document: Document, name: str, as_range: bool, span: tuple[int, int]) -> Iterator[re.Match[str]]:
+    """Where a name (of a range: its base or any member, group 1 the number) stands outside comments and strings, as a whole word."""
+    tail = "([0-9]*+)" if as_range else "()"
+    return re.compile(rf"(?<![A-Za-z0-9_$%.])(?<!::){re.escape(name)}{tail}(?![A-Za-z0-9_$])").finditer(document.masked, *span)
 
 
 def _span(document: Document, scope: Scope) -> tuple[int, int]:
@@ -210,10 +230,9 @@ def _describe(document: Document, scope: Scope) -> str:
     return f"{scope.kind} at line {document.line(document.statements[scope.first].start)}"
 
 
-def _elsewhere(resolver: _Resolver, scope: Scope, name: str) -> str:
-    document, at = resolver.document, scope.parent
-    while at >= 0:
-        if resolver.declared(document.scopes[at]).since(name) is not None:
-            return f"the {_describe(document, document.scopes[at])} declares it"
-        at = document.scopes[at].parent
+def _elsewhere(resolver: NameResolver, scope: Scope, name: str) -> str:
+    for index in resolver.scopes_around(scope):
+        outer = resolver.document.scopes[index]
+        if resolver.declared(outer).since(name) is not None:
+            return f"the {_describe(resolver.document, outer)} declares it"
     return "only declared names can be renamed"

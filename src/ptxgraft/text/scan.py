@@ -6,6 +6,7 @@ after which scanning goes on with the next statement. Instructions are not known
 
 from __future__ import annotations
 
+import gc
 import re
 from dataclasses import dataclass, field
 from sys import intern
@@ -103,10 +104,16 @@ class Scan:
 def scan(text: str, lines: Lines) -> Scan:
     """Scan a whole text (one character per byte). All errors are in the result, in file order."""
     scanner = _Scanner(text, lines)
+    # Hundreds of thousands of objects and not one cycle: the collector would only walk them all, again and again.
+    collecting = gc.isenabled()
+    gc.disable()
     try:
         scanner.run()
     except _TooManyErrors:
         scanner.finish(whole=False)
+    finally:
+        if collecting:
+            gc.enable()
     errors = scanner.result.errors
     errors.sort(key=lambda e: (e.place.line, e.place.column) if e.place else (0, 0))
     if len(errors) >= _MOST_ERRORS:
@@ -261,7 +268,11 @@ class _Scanner:
         elif result.version is None and ".version" not in result.directives:
             self.report(0, "no '.version' directive", "expected a PTX module, which begins with '.version'")
         elif ".target" not in result.directives:
-            self.report(result.statements[0].start if result.statements else 0, "no '.target' directive", "expected '.target sm_NN' after '.version'")
+            self.report(
+                result.statements[0].start if result.statements else 0,
+                "no '.target' directive",
+                "expected '.target sm_NN' after '.version'",
+            )
 
     def duplicates(self) -> None:
         seen: dict[str, Function] = {}
