@@ -168,6 +168,8 @@ define internal void @reset_warp(ptr %w, ptr %code, i64 %budget) {{
   {put("0", "w", WARP, "waiting", "wt")}
   {put("%code", "w", WARP, "resume", "r")}
   {put("%budget", "w", WARP, "steps", "st")}
+  {at("pcs", "w", WARP, "pcs")}
+  store <32 x i32> zeroinitializer, ptr %pcs.p
   ret void
 }}
 
@@ -218,6 +220,9 @@ end:
 _RELEASE = f"""
 define internal i1 @release(ptr %worker) {{
 entry:
+  %launch = load ptr, ptr %worker
+  {get("native32", "launch", LAUNCH, "native")}
+  %native = icmp ne i32 %native32, 0
   {get("warps", "worker", WORKER, "warps")}
   {get("n", "worker", WORKER, "warp_count")}
   {get("stride", "worker", WORKER, "warp_bytes")}
@@ -290,6 +295,8 @@ wake:
   {put("0", "jw", WARP, "waiting", "jwt")}
   {put("%votes", "jw", WARP, "votes", "jv")}
   {put("%present", "jw", WARP, "present", "jn")}
+  br i1 %native, label %freed_warp, label %threaded
+threaded:
   %op = call ptr @schedule(ptr %jw)
   {put("%op", "jw", WARP, "resume", "jr")}
   br label %freed_warp
@@ -346,7 +353,7 @@ go:
   ret ptr %next
 }}
 
-define ptr @schedule(ptr %w) {{
+define i32 @pick(ptr %w) {{
 entry:
   {get("live", "w", WARP, "live")}
   {get("blocked", "w", WARP, "blocked")}
@@ -361,27 +368,17 @@ idle:
   br i1 %dead, label %exited, label %held
 exited:
   {put(f"{Status.EXITED:d}", "w", WARP, "status", "s1")}
-  ret ptr null
+  ret i32 -1
 held:
   %free = icmp eq i32 %blocked, 0
   br i1 %free, label %suspend, label %stuck
 suspend:
   {put(f"{Status.BARRIER:d}", "w", WARP, "status", "s2")}
-  ret ptr null
+  ret i32 -1
 stuck:
   %lane = call i32 @llvm.cttz.i32(i32 %blocked, i1 false)
-  %lane64 = zext i32 %lane to i64
-  {at("pc1", "w", WARP, "pcs")}
-  %pc1.q = getelementptr i32, ptr %pc1.p, i64 %lane64
-  %pc1 = load i32, ptr %pc1.q
-  %pc164 = zext i32 %pc1 to i64
-  {get("launch1", "w", WARP, "launch")}
-  {get("code1", "launch1", LAUNCH, "code")}
-  %label1 = getelementptr i8, ptr %code1, i64 %pc164
-  %index.p = getelementptr i8, ptr %label1, i64 8
-  %index = load i32, ptr %index.p
-  %z = call ptr @fault(ptr %w, i32 %index, i32 {Fault.CONVERGENCE:d}, i32 %lane, i64 0, i32 0, i32 0, i32 0)
-  ret ptr null
+  %z = call ptr @fault(ptr %w, i32 0, i32 {Fault.CONVERGENCE:d}, i32 %lane, i64 0, i32 0, i32 0, i32 0)
+  ret i32 -1
 pick:
   {at("pcs", "w", WARP, "pcs")}
   %pcs = load <32 x i32>, ptr %pcs.p
@@ -399,12 +396,28 @@ pick:
   %others = xor i32 %active, -1
   %still = and i32 %blocked, %others
   store i32 %still, ptr %blocked.p
+  ret i32 %pc
+}}
+
+define ptr @schedule(ptr %w) {{
+entry:
+  %pc = call i32 @pick(ptr %w)
+  %none = icmp slt i32 %pc, 0
+  br i1 %none, label %stop, label %go
+stop:
+  ret ptr null
+go:
   {get("launch", "w", WARP, "launch")}
   {get("code", "launch", LAUNCH, "code")}
   %pc64 = zext i32 %pc to i64
   %label = getelementptr i8, ptr %code, i64 %pc64
   %next = call ptr @enter(ptr %w, ptr %label)
   ret ptr %next
+}}
+
+define void @stand_at(ptr %w, i32 %lanes, i32 %pc) {{
+  call void @stand(ptr %w, i32 %lanes, i32 %pc)
+  ret void
 }}
 
 define internal void @spread(ptr %vector, i32 %lanes, i32 %value) alwaysinline {{
@@ -512,7 +525,7 @@ split:
   ret ptr %other
 }}
 
-define internal ptr @leave(ptr %w, i32 %lanes, ptr %next) {{
+define i32 @remove(ptr %w, i32 %lanes) {{
 entry:
   {get("live", "w", WARP, "live")}
   {get("active", "w", WARP, "active")}
@@ -522,7 +535,13 @@ entry:
   store i32 %live1, ptr %live.p
   store i32 %active1, ptr %active.p
   {put("0", "w", WARP, "blocked", "b")}
-  %gone = icmp eq i32 %active1, 0
+  ret i32 %active1
+}}
+
+define internal ptr @leave(ptr %w, i32 %lanes, ptr %next) {{
+entry:
+  %active = call i32 @remove(ptr %w, i32 %lanes)
+  %gone = icmp eq i32 %active, 0
   br i1 %gone, label %others, label %on
 others:
   %other = tail call ptr @schedule(ptr %w)
@@ -590,6 +609,37 @@ define ptr @op_clear(ptr %w, ptr %op) {{
   ret ptr %next
 }}
 
+define i32 @gather(ptr %w, ptr %members.p, i32 %word) {{
+entry:
+  {get("active", "w", WARP, "active")}
+  {get("live", "w", WARP, "live")}
+  %constant = icmp eq ptr %members.p, null
+  br i1 %constant, label %one, label %each
+one:
+  %w.i = insertelement <32 x i32> poison, i32 %word, i64 0
+  %w.v = shufflevector <32 x i32> %w.i, <32 x i32> poison, <32 x i32> zeroinitializer
+  br label %check
+each:
+  %m.v = load <32 x i32>, ptr %members.p
+  br label %check
+check:
+  %members = phi <32 x i32> [ %w.v, %one ], [ %m.v, %each ]
+  %others = xor i32 %active, -1
+  %missing = and i32 %live, %others
+  %x.i = insertelement <32 x i32> poison, i32 %missing, i64 0
+  %x.v = shufflevector <32 x i32> %x.i, <32 x i32> poison, <32 x i32> zeroinitializer
+  %lack.v = and <32 x i32> %members, %x.v
+  %lack = icmp ne <32 x i32> %lack.v, zeroinitializer
+  %lacking = bitcast <32 x i1> %lack to i32
+  %wait = and i32 %lacking, %active
+  {get("blocked", "w", WARP, "blocked")}
+  %blocked1 = or i32 %blocked, %wait
+  store i32 %blocked1, ptr %blocked.p
+  %go = xor i32 %active, %wait
+  store i32 %go, ptr %active.p
+  ret i32 %go
+}}
+
 define ptr @op_converge(ptr %w, ptr %op) {{
 entry:
   {get("active", "w", WARP, "active")}
@@ -603,37 +653,13 @@ apart:
   {_word("slot", "op", 0)}
   {_word("word", "op", 1)}
   %constant = icmp eq i32 %slot, 0
-  br i1 %constant, label %one, label %each
-one:
-  %w.i = insertelement <32 x i32> poison, i32 %word, i64 0
-  %w.v = shufflevector <32 x i32> %w.i, <32 x i32> poison, <32 x i32> zeroinitializer
-  br label %check
-each:
   %slot64 = zext i32 %slot to i64
   %m.p = getelementptr i8, ptr %w, i64 %slot64
-  %m.v = load <32 x i32>, ptr %m.p
-  br label %check
-check:
-  %members = phi <32 x i32> [ %w.v, %one ], [ %m.v, %each ]
-  %others = xor i32 %active, -1
-  %missing = and i32 %live, %others
-  %x.i = insertelement <32 x i32> poison, i32 %missing, i64 0
-  %x.v = shufflevector <32 x i32> %x.i, <32 x i32> poison, <32 x i32> zeroinitializer
-  %lack.v = and <32 x i32> %members, %x.v
-  %lack = icmp ne <32 x i32> %lack.v, zeroinitializer
-  %lacking = bitcast <32 x i1> %lack to i32
-  %wait = and i32 %lacking, %active
-  %clear = icmp eq i32 %wait, 0
-  br i1 %clear, label %on, label %hold
-hold:
-  {get("blocked", "w", WARP, "blocked")}
-  %blocked1 = or i32 %blocked, %wait
-  store i32 %blocked1, ptr %blocked.p
-  %go = xor i32 %active, %wait
-  store i32 %go, ptr %active.p
+  %members = select i1 %constant, ptr null, ptr %m.p
+  %go = call i32 @gather(ptr %w, ptr %members, i32 %word)
   %nobody = icmp eq i32 %go, 0
-  br i1 %nobody, label %others_run, label %on
-others_run:
+  br i1 %nobody, label %others, label %on
+others:
   %other = tail call ptr @schedule(ptr %w)
   ret ptr %other
 }}
@@ -695,34 +721,20 @@ read:
   ret i32 %x
 }}
 
-define ptr @op_barrier(ptr %w, ptr %op) {{
+define i1 @arrive(ptr %w, i32 %pc, i32 %go, i32 %id, i32 %count, i1 %given, i32 %holds, i32 %index) {{
 entry:
-  {_word("go", "op", 0)}
-  {_word("id.slot", "op", 1)}
-  {_word("id.word", "op", 2)}
-  {_word("count.slot", "op", 3)}
-  {_word("count.word", "op", 4)}
-  {_word("p.slot", "op", 5)}
-  {_word("p.flip", "op", 6)}
   {get("active", "w", WARP, "active")}
   {get("waiting", "w", WARP, "waiting")}
   {get("worker", "w", WARP, "worker")}
   {at("barrier", "w", WARP, "barrier")}
-  %next = {_next("op", 7)}
-  %id = call i32 @first(ptr %w, i32 %id.slot, i32 %id.word, i32 %active)
-  %count = call i32 @first(ptr %w, i32 %count.slot, i32 %count.word, i32 %active)
   %lane = call i32 @llvm.cttz.i32(i32 %active, i1 false)
-  %index.p = getelementptr i8, ptr %op, i64 8
-  %index = load i32, ptr %index.p
   %known = icmp ult i32 %id, 16
   br i1 %known, label %check, label %bad
 bad:
   %id.z = zext i32 %id to i64
   %z = call ptr @fault(ptr %w, i32 %index, i32 {Fault.INDEX:d}, i32 %lane, i64 %id.z, i32 0, i32 0, i32 1)
-  ret ptr null
+  ret i1 false
 check:
-  %given.b = or i32 %count.slot, %count.word
-  %given = icmp ne i32 %given.b, 0
   %part = and i32 %count, 31
   %whole = icmp eq i32 %part, 0
   %nonzero = icmp ne i32 %count, 0
@@ -733,16 +745,10 @@ check:
 uneven:
   %count.z = zext i32 %count to i64
   %z3 = call ptr @fault(ptr %w, i32 %index, i32 {Fault.INDEX:d}, i32 %lane, i64 %count.z, i32 0, i32 0, i32 2)
-  ret ptr null
+  ret i1 false
 vote:
   %id64 = zext i32 %id to i64
-  %p.slot64 = zext i32 %p.slot to i64
-  %p.p = getelementptr i8, ptr %w, i64 %p.slot64
-  %p.raw = load i32, ptr %p.p
-  %p.none = icmp eq i32 %p.slot, 0
-  %p.sel = select i1 %p.none, i32 0, i32 %p.raw
-  %p.x = xor i32 %p.sel, %p.flip
-  %p.a = and i32 %p.x, %active
+  %p.a = and i32 %holds, %active
   %yes = call i32 @llvm.ctpop.i32(i32 %p.a)
   %all = call i32 @llvm.ctpop.i32(i32 %active)
   {at("votes", "worker", WORKER, "votes")}
@@ -756,14 +762,14 @@ vote:
   store i32 %votes1, ptr %votes.q
   store i32 %present1, ptr %present.q
   %waits = icmp eq i32 %go, 0
-  br i1 %waits, label %wait, label %arrive
-arrive:
+  br i1 %waits, label %wait, label %pass
+pass:
   {at("arrived", "worker", WORKER, "arrived")}
   %arrived.q = getelementptr i32, ptr %arrived.p, i64 %id64
   %arrived = load i32, ptr %arrived.q
   %arrived1 = add i32 %arrived, 1
   store i32 %arrived1, ptr %arrived.q
-  ret ptr %next
+  ret i1 true
 wait:
   %before = load i32, ptr %barrier.p
   %others = icmp ne i32 %waiting, 0
@@ -776,8 +782,44 @@ wait:
   store i32 %waiting1, ptr %waiting.p
   {at("ids", "w", WARP, "barriers")}
   call void @spread(ptr %ids.p, i32 %active, i32 %id)
-  %pc = call i32 @offset(ptr %w, ptr %next)
   call void @stand(ptr %w, i32 %active, i32 %pc)
+  ret i1 true
+}}
+
+define ptr @op_barrier(ptr %w, ptr %op) {{
+entry:
+  {_word("go", "op", 0)}
+  {_word("id.slot", "op", 1)}
+  {_word("id.word", "op", 2)}
+  {_word("count.slot", "op", 3)}
+  {_word("count.word", "op", 4)}
+  {_word("p.slot", "op", 5)}
+  {_word("p.flip", "op", 6)}
+  {get("active", "w", WARP, "active")}
+  %next = {_next("op", 7)}
+  %id = call i32 @first(ptr %w, i32 %id.slot, i32 %id.word, i32 %active)
+  %count = call i32 @first(ptr %w, i32 %count.slot, i32 %count.word, i32 %active)
+  %index.p = getelementptr i8, ptr %op, i64 8
+  %index = load i32, ptr %index.p
+  %given.b = or i32 %count.slot, %count.word
+  %given = icmp ne i32 %given.b, 0
+  %p.slot64 = zext i32 %p.slot to i64
+  %p.p = getelementptr i8, ptr %w, i64 %p.slot64
+  %p.raw = load i32, ptr %p.p
+  %p.none = icmp eq i32 %p.slot, 0
+  %p.sel = select i1 %p.none, i32 0, i32 %p.raw
+  %p = xor i32 %p.sel, %p.flip
+  %pc = call i32 @offset(ptr %w, ptr %next)
+  %ok = call i1 @arrive(ptr %w, i32 %pc, i32 %go, i32 %id, i32 %count, i1 %given, i32 %p, i32 %index)
+  br i1 %ok, label %came, label %failed
+failed:
+  ret ptr null
+came:
+  %waits = icmp eq i32 %go, 0
+  br i1 %waits, label %wait, label %on
+on:
+  ret ptr %next
+wait:
   %other = tail call ptr @schedule(ptr %w)
   ret ptr %other
 }}

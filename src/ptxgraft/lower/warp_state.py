@@ -58,11 +58,11 @@ LAUNCH = Layout(
     code="ptr", runtime="ptr", param="ptr", variables="ptr", specials="ptr",
     allocations="ptr", allocation_count="i64", hosts="ptr", host_count="i64", images="ptr", image_count="i64",
     shared_window="i64", local_window="i64", param_window="i64", window_bytes="i64",
-    blocks="ptr", block_count="i64", next_block="i64", stop="i32", profile="i32", step_budget="i64",
+    blocks="ptr", block_count="i64", next_block="i64", stop="i32", native="i32", step_budget="i64",
     watch="ptr", watch_count="i64", constants="ptr", constant_count="i64",
 )  # fmt: skip
 """The launch. ``blocks`` are linear block numbers (i64); ``next_block`` counts those taken; ``stop`` is set at the first fault.
-``constants`` are the records of const variables."""
+``constants`` are the records of const variables. ``native``: program counters are block numbers, and a warp resumes at its entry."""
 
 WORKER = Layout(
     launch="ptr", warps="ptr", warp_count="i32", warp_bytes="i32", shared="ptr", local="ptr", local_total="i64", block="3*i32", block_linear="i64",
@@ -130,7 +130,7 @@ class Space(IntEnum):
     CONST = 6
 
 
-RUNTIME = ("access", "place", "note", "image", "fault", "constant", "remember")
+RUNTIME = ("access", "place", "note", "image", "fault", "constant", "remember", "pick", "stand_at", "remove", "gather", "arrive")
 """Functions of the runtime module, in the order of the launch's table of pointers: compiled code calls them through it and needs no linking."""
 
 

@@ -40,6 +40,8 @@ def fault_of(launch: Launch, code: Code, worker: Stopped, budget: int) -> Ptxgra
     block = launch.block_of(worker.fault_block)
     index, warp, lane = (worker.field(f"fault_{name}") for name in ("index", "warp", "lane"))
     index = min(index, len(launch.program.instructions) - 1)
+    if kind == Fault.CONVERGENCE:
+        index = code.labels[worker.warp_field(warp, "pcs", lane)]
     site = Site(launch.program, index, block, warp, lane)
     address, size = worker.field("fault_address"), worker.field("fault_size")
     if kind in (Fault.BOUNDS, Fault.ALIGNMENT):
