@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ptxgraft.errors import Place, SourceError, SourceErrors, UnsupportedError
 from ptxgraft.isa.operands import Address, Group, Operand, OperandParser, Reg, Sink, Symbol, Var, registers_of, split_top
-from ptxgraft.isa.table import Form, form_of
+from ptxgraft.isa.table import Form, Role, form_of
 from ptxgraft.isa.types import TYPES, Type
 from ptxgraft.text import Document, Function, Kind, Statement, register_declarations, variable_declarations
 
@@ -170,6 +170,7 @@ class _Binder:
         self.shared_align = 16
         self.inlines = 0
         self.return_labels: dict[str, int] = {}
+        self._implicit: dict[str, int] = {}
         self._module: dict[str, int] = {}
         self._module_declarations = {v.name: v for v in variable_declarations(document, document.scopes[0])}
         self._functions = {f.name: f for f in document.functions if f.body is not None}
@@ -178,6 +179,13 @@ class _Binder:
     def new_register(self, name: str, type: Type, scope: int, inline: int) -> int:
         self.registers.append(Register(len(self.registers), name, type, scope, inline))
         return len(self.registers) - 1
+
+    def implicit(self, role: Role) -> Reg:
+        """The one register of the program behind an implicit role; its name, with a leading dot, is none that a text can write."""
+        if role.name not in self._implicit:
+            assert role.type is not None
+            self._implicit[role.name] = self.new_register(f".{role.name}", role.type, self.entry.scope, 0)
+        return Reg(self._implicit[role.name])
 
     def new_variable(self, name: str, space: str, type: str, size: int, align: int, **extra) -> int:
         offset = -1
@@ -308,7 +316,7 @@ class _Binder:
             branch = self.emit(statement, form_of("bra"), guard, (Symbol(return_label),))
             self.pending.append((branch, self.return_labels, return_label))
             return
-        operands = _match(form, texts, scope.parser)
+        operands = _match(form, texts, scope.parser, self.implicit)
         for operand, role in zip(operands, form.roles, strict=True):
             base = operand.base if role.kind == "addr" and isinstance(operand, Address) else None
             if isinstance(base, Var) and self.variables[base.id].space == "local" and ".param" in form.opcode:
@@ -438,13 +446,16 @@ def _guard(guard: Reg | None) -> tuple[int, ...]:
     return () if guard is None else (guard.id,)
 
 
-def _match(form: Form, texts: list[str], parse: OperandParser) -> tuple[Operand | None, ...]:
+def _match(form: Form, texts: list[str], parse: OperandParser, implicit: Callable[[Role], Reg]) -> tuple[Operand | None, ...]:
     """Line operand texts up with the form's roles."""
     roles = form.roles
     operands: list[Operand | None] = []
     position = 0
     pair: str | None = None
     for role in roles:
+        if role.implicit:
+            operands.append(implicit(role))
+            continue
         if role.pair:
             operands.append(None if pair is None else parse(pair))
             pair = None
@@ -460,13 +471,13 @@ def _match(form: Form, texts: list[str], parse: OperandParser) -> tuple[Operand 
             text, _, pair = (t.strip() for t in text.partition("|"))
         operands.append(parse(text))
     if position != len(texts) or pair is not None:
-        raise SourceError(f"{form.opcode} takes at most {sum(not r.pair for r in roles)} operands, found {len(texts)}")
+        raise SourceError(f"{form.opcode} takes at most {sum(not (r.pair or r.implicit) for r in roles)} operands, found {len(texts)}")
     for role, operand in zip(roles, operands, strict=True):
         _check(form, role, operand)
     return tuple(operands)
 
 
-def _check(form: Form, role, operand: Operand | None) -> None:
+def _check(form: Form, role: Role, operand: Operand | None) -> None:
     if role.kind == "addr" and not isinstance(operand, Address):
         raise SourceError(f"operand {role.name} of {form.opcode} must be an address in brackets")
     if role.kind in ("out", "inout") and not isinstance(operand, Reg | Sink) and operand is not None and not hasattr(operand, "items"):

@@ -18,7 +18,7 @@ from ptxgraft.isa.types import TYPES, Type
 Meaning = Callable[..., Any]
 
 _SLOT = re.compile(r"\{(\w+)(?::([^}]*))?\}(\?)?|([^.{}]+)")
-_ROLE = re.compile(r"^(out|in|inout|addr|label|labels|call|resource|text)(?:\s+([\w:]+))?(?:\s+(?:x|v)?(\d*))?\s*(\|)?\s*(\?)?$")
+_ROLE = re.compile(r"^(out|in|inout|addr|label|labels|call|resource|text)(?:\s+([\w:]+))?(?:\s+(?:x|v)?(\d*))?\s*(\|)?\s*(\?)?(?:\s*(implicit))?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Role:
 
     ``kind`` is ``out``, ``in``, ``inout``, ``addr`` (a bracketed address, read), ``label``, ``labels``, ``call`` (names and parameter lists),
     ``resource`` (``[handle, {coordinates}]``) or ``text``. ``count`` is the number of vector elements (1: a scalar). ``pair`` marks the
-    second half of ``d|p``.
+    second half of ``d|p``. ``implicit`` marks a register that no operand names (the condition code): binding puts it there.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Role:
     count: int
     pair: bool
     optional: bool
+    implicit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,8 @@ def instruction(
 
     ``spelling``: dotted; ``{name:a|b}`` is a mandatory slot, ``{name:a|b}?`` an optional one, anything else a fixed word.
     ``roles``: operands in the written order, ``"out {type}"``, ``"in u32"``, ``"in {type} {vec}"`` (``vec`` v2/v4 or empty), ``"in b32 x4"``,
-    ``"out pred |?"`` (second half of ``d|p``, optional), ``"addr"``, ``"label"``, ``"resource {ctype}"``; a final ``?`` makes it optional.
+    ``"out pred |?"`` (second half of ``d|p``, optional), ``"addr"``, ``"label"``, ``"resource {ctype}"``; a final ``?`` makes it optional, a final ``implicit`` a register
+    that is not written, called after the role.
     ``loads``/``stores``: memory space, may name a slot (``"{space}"``; an empty space is ``generic``).
     The meaning is called as ``meaning(lanes, *inputs, **slots)`` with the inputs in role order (vectors as tuples, an absent optional
     input as None, an address as one 64-bit value, a resource as handle and tuple of coordinates) and the slots that it names as
@@ -220,10 +222,15 @@ def _role(name: str, text: str, slots: Mapping[str, str]) -> Role:
     text = re.sub(r"\{(\w+)\}", lambda m: slots.get(m[1], ""), text).strip()
     match = _ROLE.match(text)
     assert match, f"role {name}={text!r} does not follow the grammar"
-    kind, type_name, count, pair, optional = match.groups()
+    kind, type_name, count, pair, optional, implicit = match.groups()
     if type_name in ("v2", "v4", "v8"):  # an untyped vector slot directly after the kind
         type_name, count = "", type_name[1:]
-    return Role(name, kind, TYPES[type_name] if type_name else None, int(count or 1), pair is not None, optional is not None)
+    return Role(name, kind, TYPES[type_name] if type_name else None, int(count or 1), pair is not None, optional is not None, implicit is not None)
+
+
+def resolve_roles(entry: Entry, slots: Mapping[str, str]) -> tuple[Role, ...]:
+    """The entry's operands with its slots filled in."""
+    return tuple(_role(name, text, slots) for name, text in entry.roles)
 
 
 @cache
@@ -239,7 +246,7 @@ def form_of(opcode: str) -> Form | None:
 
 
 def _form(opcode: str, entry: Entry, slots: dict[str, str]) -> Form:
-    roles = tuple(_role(name, text, slots) for name, text in entry.roles)
+    roles = resolve_roles(entry, slots)
 
     def space(text: str) -> str:
         if not text:
@@ -254,6 +261,6 @@ def _form(opcode: str, entry: Entry, slots: dict[str, str]) -> Form:
         loads=space(entry.loads),
         stores=space(entry.stores),
         options={k: slots.get(k, "") for k in entry.keywords},
-        required=sum(not r.optional for r in roles),
+        required=sum(not (r.optional or r.implicit) for r in roles),
         tensor=entry.family == "tensor" and opcode.startswith(("mma.", "wmma.mma.")),
     )

@@ -110,10 +110,10 @@ _SETP_EXAMPLES = {
         ("setp.nan.and.f32", (_ONE32, _NAN32, 1), (1, 0)),
     ],
     "f64": [("setp.gt.f64", (0x3FF << 52, 0), (1, 0)), ("setp.geu.or.f64", (0xFFF8 << 48, 0, 0), (1, 0))],
-    "f16": [("setp.le.f16", (0x3C00, 0x3C00), (1,)), ("setp.eq.ftz.f16", (1, 0), (1,))],
-    "bf16": [("setp.gt.bf16", (0x3F80, 0x3F00), (1,))],
+    "f16": [("setp.le.f16", (0x3C00, 0x3C00), (1,)), ("setp.gtu.xor.f16", (0x3C00, 0x7E00, 1), (0,)), ("setp.eq.ftz.f16", (1, 0), (1,))],
+    "bf16": [("setp.gt.bf16", (0x3F80, 0x3F00), (1,)), ("setp.gt.and.bf16", (0x3F80, 0x3F00, 0), (0,))],
     "f16x2": [("setp.lt.f16x2", (0x3C000000, 0x3C003C00), (1, 0)), ("setp.lt.or.f16x2", (0x3C000000, 0x3C003C00, 1), (1, 1))],
-    "bf16x2": [("setp.eq.bf16x2", (0x3F800000, 0x3F803F80), (0, 1))],
+    "bf16x2": [("setp.eq.bf16x2", (0x3F800000, 0x3F803F80), (0, 1)), ("setp.eq.xor.bf16x2", (0x3F800000, 0x3F803F80, 1), (1, 0))],
 }
 
 
@@ -168,19 +168,22 @@ def set_pair(lanes: Lanes, a: Value, b: Value, c: Value | None = None, *, cmp: s
     return lanes.concat([_truth(lanes, part, t) for t in results])
 
 
-_SET_EXAMPLES = {
-    ("u32|s32|f32", "b16|b32|b64"): [
-        ("set.eq.u32.b32", (5, 5), (-1,)),
-        ("set.ne.f32.b32", (5, 6), (_ONE32,)),
-        ("set.eq.and.s32.b32", (5, 5, 0), (0,)),
-    ],
-    ("u32|s32|f32", "f32"): [("set.gt.ftz.u32.f32", (_TWO32, _ONE32), (-1,)), ("set.leu.f32.f32", (_NAN32, _ONE32), (_ONE32,))],
-    ("u16|s16|u32|s32", "f16"): [("set.lt.u16.f16", (0, 0x3C00), (-1,))],
-    ("f16x2|u32|s32", "f16x2"): [
-        ("set.lt.f16x2.f16x2", (0x3C000000, 0x3C003C00), (0x00003C00,)),
-        ("set.lt.u32.f16x2", (0x3C000000, 0x3C003C00), (0xFFFF,)),
-    ],
-}
+_EXACTLY_TWO = {"f32": 0x40000000, "f64": 1 << 62, "f16": 0x4000, "bf16": 0x4000, "f16x2": 0x40003C00, "bf16x2": 0x40003F80}
+_TRUE = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C003C00, "bf16x2": 0x3F803F80}
+
+
+def _set_examples(dtypes: str, types: str, boolean: bool) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+    """A value compared with itself, for each destination type."""
+    rows = []
+    type = types.split("|")[-1]
+    two = _EXACTLY_TWO.get(type, 2)
+    for dtype in dtypes.split("|"):
+        true = _TRUE.get(dtype, -1)
+        if boolean:
+            rows += [(f"set.eq.and.{dtype}.{type}", (two, two, 0), (0,)), (f"set.ne.or.{dtype}.{type}", (two, two, 1), (true,))]
+        else:
+            rows += [(f"set.eq.{dtype}.{type}", (two, two), (true,)), (f"set.ne.{dtype}.{type}", (two, two), (0,))]
+    return rows
 
 
 def _declare_set() -> None:
@@ -209,7 +212,7 @@ def _declare_set() -> None:
                     **_condition(boolean),
                     since=since,
                     sm=sm,
-                    examples=_examples(_SET_EXAMPLES.get((dtypes, kind.types), []), boolean),
+                    examples=_set_examples(dtypes, kind.types, boolean),
                 )(set_pair if kind in _PAIRS else set_)
 
 

@@ -44,7 +44,8 @@ _LOOSE = frozenset((("bf16", "f16"), ("f16", "bf16"), ("f32", "bf16"), ("f64", "
 
 def _legal_bf16(*, rounding: str, ftz: str, sat: str, dtype: str, type: str) -> bool:
     """As ptxas has it: bf16 never saturates to [0, 1], and some pairs may carry a rounding mode or leave it out."""
-    if sat:
+    if sat or ((dtype, type) == ("bf16", "f32") and rounding in ("rn", "rz") and not ftz):
+        # The latter is the form of sm_80 with relu and satfinite, below.
         return False
     if (dtype, type) in _LOOSE and rounding not in _TO_INTEGRAL:
         return not ftz or dtype == "f32"
@@ -177,7 +178,8 @@ for _dtype, _type in (("bf16", _ALL), (f"{_INTEGERS}|f16|f32|f64", "bf16")):
         sm=90,
         legal=_legal_bf16,
         examples=[
-            ("cvt.rn.bf16.f32", (0x3F808000,), (0x3F80,)),
+            ("cvt.rm.bf16.f32", (0x3F80FFFF,), (0x3F80,)),
+            ("cvt.rn.ftz.bf16.f32", (0x8000FFFF,), (0x8000,)),
             ("cvt.rn.bf16.s32", (257,), (0x4380,)),
             ("cvt.rn.bf16.f64", (0x3FF0100000000001,), (0x3F81,)),
         ]
@@ -204,6 +206,7 @@ def _narrow(lanes: Lanes, fmt: str, a: Value, rounding: str, relu: str, satfinit
     "cvt.{rounding:rn|rz}.{relu:relu}?.{satfinite:satfinite}?.{dtype:f16|bf16}.f32",
     d="out {dtype}",
     a="in f32",
+    legal=lambda *, rounding, relu, satfinite, dtype: bool(dtype == "bf16" or relu or satfinite),
     since=(7, 0),
     sm=80,
     examples=[
