@@ -1,7 +1,7 @@
 """Textures and surfaces as executors read them: all images of a launch in one host buffer.
 
 Invariant: a texture's texels are decoded once, to four 32-bit words each; a surface keeps its own bytes, with spare bytes behind that take the
-stores which must not happen. What a missing channel reads as was measured on an H200: zero, and one for the fourth.
+stores which must not happen. A missing channel reads as zero, the fourth too (measured on an H200).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ptxgraft.capture import FORMATS, Format, image_format
 from ptxgraft.errors import UsageError
+from ptxgraft.isa.filtering import FLOAT, HALF, POINT, SNORM, UNORM
 from ptxgraft.run.memory import ALIGNMENT, padded
 
 ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")
@@ -78,18 +79,25 @@ class Texture:
         meaning = FORMATS[self.format or 0].meaning
         return meaning in ("uint", "sint") or (self.integers and meaning != "float")
 
+    @property
+    def filtering(self) -> int:
+        """The field ``linear``: what kind of texels is filtered, POINT for none (``isa.filtering``)."""
+        if self.filter == "point":
+            return POINT
+        row = FORMATS[self.format or 0]
+        return {"unorm": UNORM, "snorm": SNORM}.get(row.meaning, HALF if row.dtype == np.float16 else FLOAT)
+
     def words(self) -> NDArray[np.uint32]:
-        """The decoded texels: uint32[texels, 4], the bits of f32 or of 32-bit integers."""
+        """The decoded texels: uint32[texels, 4], the bits of f32 or of 32-bit integers. Where normalised integers are filtered: 16-bit ones as f32."""
         row = FORMATS[self.format or 0]
         flat = np.ascontiguousarray(self.array).reshape(-1, self.array.shape[-1])
         if self.reads_integers:
             values = flat.astype(np.int64).astype(np.uint32)
-            one = np.uint32(1)
+        elif self.filtering in (UNORM, SNORM):
+            values = _sixteen_bits(flat).view(np.uint32)
         else:
-            one = np.float32(1).view(np.uint32)
-            values = np.ascontiguousarray(_floats(flat, row)).view(np.uint32)
+            values = _floats(flat, row).view(np.uint32)
         words = np.zeros((flat.shape[0], 4), dtype=np.uint32)
-        words[:, 3] = one
         words[:, : values.shape[1]] = values
         return words
 
@@ -99,6 +107,13 @@ def _floats(flat: NDArray, row: Format) -> NDArray[np.float32]:
         return flat.astype(np.float32)
     scaled = flat.astype(np.float32) / np.float32(np.iinfo(row.dtype).max)
     return np.maximum(scaled, np.float32(-1))
+
+
+def _sixteen_bits(flat: NDArray) -> NDArray[np.float32]:
+    """Normalised integers widened to 16 bits, as f32: what the filter works on. Of 8-bit signed ones three more bits are kept (as measured)."""
+    if flat.dtype == np.int8:
+        return (np.floor(flat.astype(np.float64) * (32767 / 127) * 8) / 8).astype(np.float32)
+    return np.maximum(flat.astype(np.int64) * (257 if flat.dtype == np.uint8 else 1), -32767).astype(np.float32)
 
 
 @dataclass(slots=True, eq=False)
@@ -168,7 +183,7 @@ def _starts(sizes: Iterator[int]) -> Iterator[int]:
 def _texture_fields(texture: Texture, base: int) -> dict[str, int]:
     width, height, depth = _extent(texture.array)
     fields = {"base": base, "width": width, "height": height, "depth": depth}
-    fields |= {"linear": int(texture.filter == "linear"), "normalized": int(texture.normalized)}
+    fields |= {"linear": texture.filtering, "normalized": int(texture.normalized)}
     return fields | {f"address_{axis}": ADDRESS_MODES.index(mode) for axis, mode in zip("xyz", texture.address, strict=True)}
 
 

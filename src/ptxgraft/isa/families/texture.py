@@ -9,15 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ptxgraft.isa.families.memory import count_of
+from ptxgraft.isa.filtering import BORDER, MIRROR, position, weighted_sum, weights
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.table import declare_only, instruction
 from ptxgraft.isa.types import type_of
-
-CLAMP, MIRROR, BORDER = 1, 2, 3
-"""``address_x`` and its like; 0 is wrap."""
-
-WEIGHT_ONE = 0x43800000
-"""256.0: filter weights have eight fraction bits."""
 
 _NAMES = (("width", "address_x"), ("height", "address_y"), ("depth", "address_z"))
 _DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2}
@@ -58,51 +53,24 @@ def _texel_address(lanes: Lanes, fields: dict[str, Value], place: Sequence[Value
     return lanes.add(fields["base"], lanes.shift_left(linear, lanes.const(4, 32)))
 
 
-def _fixed(lanes: Lanes, fields: dict[str, Value], axis: int, x: Value) -> tuple[Value, Value]:
-    """A float coordinate as a texel index and a weight of its right neighbour in 256ths (0 when filtering by point)."""
-    size, mode = (fields[name] for name in _NAMES[axis])
-    one = lanes.const(1, 32)
-    normalized = lanes.compare("ne", fields["normalized"], lanes.const(0, 32))
-    linear = lanes.compare("ne", fields["linear"], lanes.const(0, 32))
-    extent = lanes.int_to_float(size, False, "f32")
-    # Wrapped coordinates lose their whole part first, so that large ones keep their fraction.
-    whole = lanes.float_round("f32", x, "rmi")
-    fraction = lanes.float_sub("f32", x, whole)
-    odd = lanes.compare("ne", lanes.and_(lanes.float_to_int("f32", whole, 32, True, "rzi"), one), lanes.const(0, 32))
-    flipped = lanes.select(odd, lanes.float_sub("f32", lanes.const(0x3F800000, 32), fraction), fraction)
-    cyclic = lanes.select(lanes.compare("eq", mode, lanes.const(0, 32)), fraction, x)
-    cyclic = lanes.select(lanes.compare("eq", mode, lanes.const(MIRROR, 32)), flipped, cyclic)
-    u = lanes.select(normalized, lanes.float_mul("f32", cyclic, extent), x)
-    point = lanes.float_to_int("f32", u, 32, True, "rmi")
-    scaled = lanes.float_mul("f32", u, lanes.const(WEIGHT_ONE, 32))
-    position = lanes.sub(lanes.float_to_int("f32", scaled, 32, True, "rni"), lanes.const(128, 32))
-    index = lanes.select(linear, lanes.shift_right(position, lanes.const(8, 32), signed=True), point)
-    weight = lanes.select(linear, lanes.and_(position, lanes.const(255, 32)), lanes.const(0, 32))
-    return index, weight
-
-
-def _mix(lanes: Lanes, a: Value, b: Value, weight: Value) -> Value:
-    """a + weight * (b - a), as the sum of both products; a itself at weight 0, whatever b is."""
-    w = lanes.float_mul("f32", lanes.int_to_float(weight, False, "f32"), lanes.const(0x3B800000, 32))
-    v = lanes.float_sub("f32", lanes.const(0x3F800000, 32), w)
-    mixed = lanes.float_fma("f32", w, b, lanes.float_mul("f32", v, a))
-    return lanes.select(lanes.compare("eq", weight, lanes.const(0, 32)), a, mixed)
-
-
 def _fetch(lanes: Lanes, handle: Value, coordinates: Sequence[Value], dimensions: int, ctype: str) -> tuple[Value, ...]:
     fields = lanes.resource("texture", handle)
     if ctype == "s32":
-        return tuple(_texel(lanes, fields, coordinates[:dimensions]))
-    positions = [_fixed(lanes, fields, axis, x) for axis, x in enumerate(coordinates[:dimensions])]
+        # A texel that is named and not there is zero, whatever the address mode.
+        border = lanes.const(BORDER, 32)
+        return tuple(_texel(lanes, {**fields, **{mode: border for _, mode in _NAMES}}, coordinates[:dimensions]))
+    axes = list(coordinates[:dimensions])
+    if dimensions == 1:
+        # A line is filtered as a plane at y = 0, which a border mode of the y axis shows.
+        axes.append(lanes.const(0, 32))
+    positions = [position(lanes, fields, names, x) for names, x in zip(_NAMES, axes, strict=False)]
     one = lanes.const(1, 32)
     corners = []
-    for corner in range(1 << dimensions):
+    for corner in range(1 << len(axes)):
         index = [lanes.add(i, one) if corner >> axis & 1 else i for axis, (i, _) in enumerate(positions)]
         corners.append(_texel(lanes, fields, index))
-    for _, weight in positions:
-        pairs = zip(corners[0::2], corners[1::2], strict=True)
-        corners = [[_mix(lanes, a, b, weight) for a, b in zip(left, right, strict=True)] for left, right in pairs]
-    return tuple(corners[0])
+    shares = weights(lanes, [weight for _, weight in positions])
+    return tuple(weighted_sum(lanes, fields["linear"], texels, shares) for texels in zip(*corners, strict=True))
 
 
 @instruction(
