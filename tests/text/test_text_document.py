@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ptxgraft.errors import Place, SourceError, UsageError
-from ptxgraft.text import Document, Kind, Parameter, register_declarations, variable_declarations
+from ptxgraft.text import Document, Kind, Parameter, parse_prototype, register_declarations, variable_declarations
 
 NASTY = Path(__file__).parent / "nasty"
 TEXT = """.version 8.0
@@ -119,6 +119,16 @@ def test_directives_between_labels_and_prototypes():
     calls = [s.operands for s in d.statements if s.opcode.startswith("call")]
     assert calls[0] == "(retval0), vprintf, ( param0, param0 )"
     assert [s.opcode for s in d.statements if s.kind is Kind.LABEL] == ["proto", "targets", "ts", "L0", "L1", "L2"]
+
+
+def test_call_prototypes():
+    d = Document.read(NASTY / "functions.ptx")
+    returns, params = parse_prototype(d, next(s for s in d.statements if s.opcode == ".callprototype"))
+    assert [(p.name, p.type, p.space) for p in returns] == [("_", "b32", ".param")]
+    assert [(p.name, p.type, p.array) for p in params] == [("_", "b32", None), ("_", "b64", None)]
+    d = Document.parse(".version 8.0\n.target sm_80\n.entry k()\n{\nP: .callprototype _ (.param x);\n}\n", "a.ptx")
+    with pytest.raises(SourceError, match=r"a\.ptx:5:22: the parameter 'x' has no type"):
+        parse_prototype(d, next(s for s in d.statements if s.opcode == ".callprototype"))
 
 
 def test_variables():

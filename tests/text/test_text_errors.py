@@ -56,6 +56,8 @@ WRONG = {
     "several": BODY + "\tadd.u32 %r1, %r2, 1\n\tmov.u32 %r3, 7;\n\tst.global [%rd1], {%r1;\n\t# what\n\tret\n}\n.entry j() { ret; }\n}\n",
     "instruction_in_module": HEADER + "mov.u32 %r1, 7;\nL:\nret;\n",
     "unclosed_initialiser": HEADER + ".global .b8 x[2] = {1, 2;\n.entry k() { ret; }\n",
+    "unbalanced_brackets": BODY
+    + "\tst.global.u32 [%rd1, %r1;\n\tld.u32 %r1, %rd1];\n\tcall (r, f, (a);\n\tadd %r1, [a], (b);\n\tmov x, [;\n\tret;\n}\n",
     "address_size": HEADER + ".address_size 48\n",
 }
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from ptxgraft.errors import SourceError
 from ptxgraft.text.document import Document
-from ptxgraft.text.heads import IDENTIFIER, dimensions, integer
-from ptxgraft.text.model import Scope, Statement
+from ptxgraft.text.heads import IDENTIFIER, dimensions, integer, parse_head
+from ptxgraft.text.model import Parameter, Scope, Statement
 from ptxgraft.text.operands import split_operands
 
 _PREFIX = re.compile(r"\s*+(?:\.(attribute)\s*+\((?:[^()]|\([^()]*+\))*+\)|\.([A-Za-z]\w*+)(?:\s++(\d\w*+)(?=[\s.]))?+)")
@@ -118,6 +118,20 @@ def parse_variables(document: Document, statement: Statement) -> list[Variable]:
     if not result:
         raise _unreadable(document, statement, wanted)
     return result
+
+
+def parse_prototype(document: Document, statement: Statement) -> tuple[list[Parameter], list[Parameter]]:
+    """The return values and the parameters of a ``.callprototype`` directive (names are often '_'). SourceError when it cannot be read."""
+    problems: list[SourceError] = []
+
+    def report(offset: int, message: str, hint: str) -> None:
+        problems.append(SourceError(message, place=document.place(offset), hint=hint))
+
+    start = statement.start + len(statement.opcode)
+    head = parse_head(document.masked, document.text, start, statement.end - 1, report)
+    if problems:
+        raise problems[0]
+    return head.returns, head.params
 
 
 def _prefix(text: str) -> tuple[str, str, int | None, tuple[str, ...], str]:

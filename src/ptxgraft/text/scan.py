@@ -262,6 +262,7 @@ class _Scanner:
         result.scopes[0].last = len(result.statements) - 1
         if len(result.errors) >= _MOST_ERRORS:
             return
+        self.brackets()
         self.duplicates()
         if not self.text.strip(" \t\r\n\f\v\0"):
             self.report(0, "the file is empty", "expected a PTX module, which begins with '.version'")
@@ -273,6 +274,17 @@ class _Scanner:
                 "no '.target' directive",
                 "expected '.target sm_NN' after '.version'",
             )
+
+    def brackets(self) -> None:
+        """Report instructions with an unbalanced bracket; counting over the whole text first keeps this free for a right one."""
+        for pair in ("[]", "()"):
+            if self.masked.count(pair[0]) == self.masked.count(pair[1]):
+                continue
+            for s in self.result.statements:
+                excess = s.operands.count(pair[0]) - s.operands.count(pair[1]) if s.kind is Kind.INSTRUCTION else 0
+                if excess:
+                    lone, missing = (pair[0], pair[1]) if excess > 0 else (pair[1], pair[0])
+                    self.report(s.start, f"a '{lone}' in this statement has no '{missing}'", f"expected '{missing}'")
 
     def duplicates(self) -> None:
         seen: dict[str, Function] = {}
