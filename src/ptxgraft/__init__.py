@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ptxgraft.graft import cut, probe
     from ptxgraft.isa import bind
     from ptxgraft.run import Surface, Texture, load
-    from ptxgraft.spec.front import spec
+    from ptxgraft.spec import spec
     from ptxgraft.text import Document
     from ptxgraft.verify import bisect, replay, verify
 
@@ -33,7 +33,7 @@ _HOMES = {
     "open_capture": "ptxgraft.capture",
     "probe": "ptxgraft.graft",
     "replay": "ptxgraft.verify",
-    "spec": "ptxgraft.spec.front",
+    "spec": "ptxgraft.spec",
     "verify": "ptxgraft.verify",
 }
 """Where each public name lives; its module is imported when the name is first used, so that a light command stays light."""
@@ -44,7 +44,8 @@ __all__ = ["Document", "Surface", "Texture", "bind", "bisect", "cut", "load", "o
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'ptxgraft' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    home = importlib.import_module(_HOMES[name])
+    return home if _HOMES[name] == f"ptxgraft.{name}" else getattr(home, name)  # the packages spec and verify are callable
 
 
 def __dir__() -> list[str]:

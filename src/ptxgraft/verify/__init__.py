@@ -3,6 +3,10 @@
 Invariant: a verdict rests on bytes that were compared, and says on how many.
 """
 
+import sys
+from types import ModuleType
+from typing import Any
+
 from ptxgraft.verify.bisect import bisect
 from ptxgraft.verify.compare import compare, describe
 from ptxgraft.verify.explain import explain, writer_of
@@ -17,3 +21,13 @@ __all__ = [
     "Writer", "bisect", "compare", "consult", "describe", "document_of", "explain", "make_oracle", "outputs_of", "prove_weights",
     "recorded_outputs", "replay", "run_job", "verify", "verify_jobs", "writer_of",
 ]  # fmt: skip
+
+
+class _Front(ModuleType):
+    """Lets ``ptxgraft.verify(...)``, which the Python API promises, work although a package has the same name."""
+
+    def __call__(self, *args: Any, **options: Any) -> Verdict:
+        return verify(*args, **options)
+
+
+sys.modules[__name__].__class__ = _Front
