@@ -82,12 +82,13 @@ class Primitive:
         self.file = buffer[start : start + size].view(self.word).reshape(-1, 32)
 
     def run(self, a: list, b: list, c: list, destinations: list[int] | None = None) -> list[np.ndarray]:
-        """D's registers [WARPS, 32]; ``destinations``: the register numbers (A's first is 0) that D overwrites."""
+        """D's registers [warps, 32]; ``destinations``: the register numbers (A's first is 0) that D overwrites."""
         count = self.counts[0]
         numbers = [count + i for i in destinations] if destinations is not None else list(range(count))
         offsets = (np.array([*numbers, *range(count, len(self.file))]) * 32 * self.word.itemsize).astype(np.int32)
-        results = np.zeros((count, WARPS, 32), self.word)
-        for warp in range(WARPS):
+        warps = len(a[0])
+        results = np.zeros((count, warps, 32), self.word)
+        for warp in range(warps):
             self.file[count:] = [r[warp] for r in (*a, *b, *c)]
             self.call(self.file.ctypes.data, offsets.ctypes.data)
             results[:, warp] = self.file[numbers]
