@@ -42,12 +42,12 @@ class Imm:
             return int(self.value) & ((1 << type.width) - 1)
         if self.kind == "decimal":
             if type.name == "f32":
-                return _pack("<f", np.float32(self.value))
+                return _pack("<f", float(np.float32(self.value)))
             return _pack("<d", self.value)
         if self.kind == "f32" and type.width == 64:
             return _pack("<d", struct.unpack("<f", struct.pack("<I", int(self.value)))[0])
         if self.kind == "f64" and type.width == 32:
-            return _pack("<f", np.float32(struct.unpack("<d", struct.pack("<Q", int(self.value)))[0]))
+            return _pack("<f", float(np.float32(struct.unpack("<d", struct.pack("<Q", int(self.value)))[0])))
         return int(self.value)
 
 
