@@ -180,7 +180,7 @@ def _function(out: Emitter, name: str, inputs: Sequence[Val], body: Callable[[Em
     out.emit("ret void")
     head = ", ".join([f"ptr noalias %o{i}" for i in range(len(results))] + parameters)
     shapes = [Val("", v.width, elem=v.elem, count=v.count) for v in results]
-    return f"define internal void @{name}({head}) noinline nounwind {{\n{out.body()}\n}}", shapes
+    return f"define internal void @{name}({head}) nounwind {{\n{out.body()}\n}}", shapes
 
 
 def _memory_type(v: Val) -> str:
