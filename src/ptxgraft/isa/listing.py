@@ -1,0 +1,111 @@
+"""The instruction table as a page: every declaration, and which CPU engine runs it.
+
+Invariant: the page says only what the declarations say, so that it can be made again from them at any time; a declaration without a
+meaning is a visible gap. ``python -m ptxgraft.isa.listing`` prints it, ``python -m ptxgraft.isa.listing FILE`` writes it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ptxgraft.isa import ENTRIES, Entry
+from ptxgraft.isa.table import Slot
+
+ENGINES = ("numpy", "warp")
+"""The engines that run meanings; one column each."""
+
+_HEAD = """# Instructions
+
+Made by `python -m ptxgraft.isa.listing docs/instructions.md` from the declarations under `src/ptxgraft/isa/families`; do not edit.
+
+How to read a spelling: `.x` stands as it is, `.(a b)` is one of the words, `{.a .b}` is one of the words or nothing. Flags may also be written in
+another order. Not every combination is legal: the declaration's `legal` says which. How to read a column: `yes`: the engine runs the
+instruction's meaning; `engine`: control flow or a barrier, which the engine does itself; `no`: roles and effects are known (analysis, cuts
+and probes work), running it is refused by name.
+"""
+
+
+def spelling(entry: Entry) -> str:
+    """The entry's spelling in the manual's manner."""
+    return entry.root + "".join(_slot(slot) for slot in entry.slots[1:])
+
+
+def _slot(slot: Slot) -> str:
+    if slot.optional:
+        return "{" + " ".join(f".{word}" for word in slot.choices) + "}"
+    return f".{slot.choices[0]}" if len(slot.choices) == 1 else f".({' '.join(slot.choices)})"
+
+
+def operands(entry: Entry) -> str:
+    """The operands as one writes them: ``d, a, b``; ``d|p`` for pairs, ``[a]`` for addresses; implicit ones are left out."""
+    written = ""
+    for name, text in entry.roles:
+        words = text.split()
+        if "implicit" in words:
+            continue
+        shown = f"[{name}]" if words[0] in ("addr", "resource") else name
+        separator = ("\\|" if "|" in text else ", ") if written else ""
+        part = f"{separator}{shown}"
+        written += f"{{{part}}}" if "?" in text else part
+    return written
+
+
+def support(entry: Entry) -> str:
+    """``yes``, ``engine`` or ``no``: the same for every engine, since engines run meanings."""
+    if entry.meaning is not None:
+        return "yes"
+    return "engine" if entry.control else "no"
+
+
+def _first_sentence(doc: str) -> str:
+    line = " ".join(doc.split("\n\n")[0].split())
+    return line.replace("|", "\\|")
+
+
+def _families() -> dict[str, list[Entry]]:
+    found: dict[str, list[Entry]] = {}
+    for entries in ENTRIES.values():
+        for entry in entries:
+            found.setdefault(entry.family, []).append(entry)
+    return {family: found[family] for family in sorted(found)}
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    head = list(head)
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def page() -> str:
+    """The whole page, as Markdown."""
+    families = _families()
+    lines = [_HEAD]
+    counts = []
+    for family, entries in families.items():
+        states = [support(e) for e in entries]
+        counts.append([f"[{family}](#{family})", str(len(entries)), *(str(states.count(s)) for s in ("yes", "engine", "no"))])
+    lines += _table(("family", "declarations", "yes", "engine", "no"), counts)
+    for family, entries in families.items():
+        lines += ["", f"## {family}", ""]
+        rows = []
+        for entry in entries:
+            since = f"{entry.since[0]}.{entry.since[1]}"
+            columns = [support(entry)] * len(ENGINES)
+            rows.append([f"`{spelling(entry)}`", operands(entry), since, str(entry.sm), *columns, _first_sentence(entry.doc)])
+        lines += _table(("instruction", "operands", "PTX", "sm", *ENGINES, "meaning"), rows)
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> None:
+    if arguments:
+        Path(arguments[0]).write_text(page())
+    else:
+        sys.stdout.write(page())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
