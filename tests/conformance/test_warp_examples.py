@@ -1,10 +1,9 @@
-"""Every example of the instruction table, through the form's meaning, on the warp instance of ``Lanes``."""
+"""The instruction table's examples on uniform operands: the warp instance's scalars give what its vectors give."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from warp_meanings import FullWarp, body_of, widths_of
+from warp_meanings import Warp, body_of, widths_of
 
 from ptxgraft.isa import ENTRIES, form_of
 from ptxgraft.lower.warp_function import WarpFunctions
@@ -12,19 +11,18 @@ from ptxgraft.lower.warp_function import WarpFunctions
 ROWS = [row for entries in ENTRIES.values() for entry in entries if entry.meaning is not None for row in entry.examples]
 
 
-@pytest.mark.parametrize("uniform", [False, True], ids=["vectors", "scalars"])
-def test_examples_of_the_instruction_table(uniform: bool) -> None:
-    functions = WarpFunctions(machine=FullWarp())
+def test_examples_on_uniform_operands() -> None:
+    functions = WarpFunctions(machine=Warp())
     for number, (opcode, inputs, _) in enumerate(ROWS):
         form = form_of(opcode)
         assert form is not None, opcode
-        functions.add(f"f{number}", widths_of(form)[: len(inputs)], body_of(form), [uniform] * len(inputs))
+        functions.add(f"f{number}", widths_of(form)[: len(inputs)], body_of(form), [True] * len(inputs))
     functions.compile()
     wrong = []
     for number, (opcode, inputs, outputs) in enumerate(ROWS):
         form = form_of(opcode)
         assert form is not None
-        arrays = [spread(bits, width, 1 if uniform else 32) for bits, width in zip(inputs, widths_of(form), strict=False)]
+        arrays = [single(bits, width) for bits, width in zip(inputs, widths_of(form), strict=False)]
         got = functions.call(f"f{number}", *arrays)
         for i, (array, want) in enumerate(zip(got, outputs, strict=False)):
             bits = integers(array)
@@ -35,13 +33,13 @@ def test_examples_of_the_instruction_table(uniform: bool) -> None:
     assert ROWS
 
 
-def spread(bits: int, width: int, count: int) -> np.ndarray:
+def single(bits: int, width: int) -> np.ndarray:
     bits &= (1 << width) - 1
     if width == 1:
-        return np.full(count, bool(bits))
+        return np.array([bool(bits)])
     if width == 128:
-        return np.array([(bits & (1 << 64) - 1, bits >> 64)] * count, [("lo", "<u8"), ("hi", "<u8")])
-    return np.full(count, bits, f"<u{width // 8}")
+        return np.array([(bits & (1 << 64) - 1, bits >> 64)], [("lo", "<u8"), ("hi", "<u8")])
+    return np.array([bits], f"<u{width // 8}")
 
 
 def integers(array: np.ndarray) -> list[int]:
