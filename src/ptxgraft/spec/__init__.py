@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from ptxgraft.spec.front import spec
-from ptxgraft.spec.layer import block_shape, descends_from, layer_spec, phase_runs
+from ptxgraft.spec.layer import block_shape, descends_from, layer_spec, phase_runs, phase_steps
 from ptxgraft.spec.model import (
     Abi,
     Epilogue,
@@ -36,7 +36,7 @@ from ptxgraft.spec.writing import spec_json, spec_markdown
 
 __all__ = [
     "Abi", "Epilogue", "FragmentSpec", "LayerSpec", "ParamSpec", "Phase", "Provenance", "Refusal", "Region", "RegisterSpec", "SharedSpec", "block_shape",
-    "descends_from", "is_visible", "layer_spec", "line_region", "make_region", "mma_region", "phase_runs", "refused", "region_abi", "region_registers",
+    "descends_from", "is_visible", "layer_spec", "line_region", "make_region", "mma_region", "phase_runs", "phase_steps", "refused", "region_abi", "region_registers",
     "spec_json", "spec_markdown", "visible_scopes",
 ]  # fmt: skip
 

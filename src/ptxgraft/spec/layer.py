@@ -142,11 +142,7 @@ def _phase(
         instruction = program.instructions[index]
         for name in OPERANDS:
             operand = _operand(instruction, name)
-            key: object = operand
-            if name != "d":
-                # The same register names with another value are another fragment.
-                registers = [i.id for i in getattr(operand, "items", (operand,)) if isinstance(i, Reg)]
-                key = (operand, tuple(flow.defuse.single(r, index) for r in registers))
+            key = _fragment_key(flow, instruction, name)
             found = seen[name].get(key)
             if found is not None:
                 found.uses += 1
@@ -183,6 +179,25 @@ def _phase(
         live_across_bytes=width,
         epilogue=epilogue,
     )
+
+
+def _fragment_key(flow: Flow, instruction: Instruction, name: str) -> object:
+    """What makes an operand a fragment of its own: its registers and, of an input, the values in them."""
+    operand = _operand(instruction, name)
+    if name == "d":
+        return operand
+    registers = [i.id for i in getattr(operand, "items", (operand,)) if isinstance(i, Reg)]
+    return operand, tuple(flow.defuse.single(r, instruction.index) for r in registers)
+
+
+def phase_steps(flow: Flow, phase: Phase) -> list[dict[str, int]]:
+    """For each tensor-core instruction of a phase, in order, the numbers of its fragments in ``phase.d``, ``.a``, ``.b`` and ``.c``."""
+    numbers: dict[str, dict[object, int]] = {name: {} for name in OPERANDS}
+    steps: list[dict[str, int]] = []
+    for instruction in flow.program.instructions[phase.first : phase.last + 1]:
+        keys = {name: _fragment_key(flow, instruction, name) for name in OPERANDS}
+        steps.append({name: numbers[name].setdefault(key, len(numbers[name])) for name, key in keys.items()})
+    return steps
 
 
 def _across(flow: Flow, run: list[int], before: frozenset[int], after: frozenset[int]) -> frozenset[int]:

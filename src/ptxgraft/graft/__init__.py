@@ -1,0 +1,18 @@
+"""Cuts, probes, callee skeletons and module merge.
+
+Invariant: whatever is put into a text goes in through an ``EditScript`` over the same document; every other byte stays.
+"""
+
+from ptxgraft.graft.bodies import Body, function_body, identity_body, text_body, wrong_fragment_body
+from ptxgraft.graft.check import AssembleResult, Usage, assemble, find_nvcc, find_ptxas
+from ptxgraft.graft.cut import STYLES, Cut, cut
+from ptxgraft.graft.interface import Interface, Passed
+from ptxgraft.graft.merge import Merged, merge_function
+from ptxgraft.graft.probe_sites import probe_lines, probe_stages
+from ptxgraft.graft.probes import FILL, Probe, probe, read_probe, touched
+
+__all__ = [
+    "FILL", "STYLES", "AssembleResult", "Body", "Cut", "Interface", "Merged", "Passed", "Probe", "Usage", "assemble", "cut", "find_nvcc",
+    "find_ptxas", "function_body", "identity_body", "merge_function", "probe", "probe_lines", "probe_stages", "read_probe", "text_body",
+    "touched", "wrong_fragment_body",
+]  # fmt: skip

@@ -1,0 +1,120 @@
+"""Registers as 32-bit words: how a value of any type goes into parameters and memory and comes back.
+
+Invariant: a value comes back with the bits it had. One word carries up to 32 bits (predicates as 0 or 1, 8 and 16 bits widened with
+zeros), two words carry 64, the low one first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ptxgraft.errors import UnsupportedError
+from ptxgraft.isa import Register, Type
+from ptxgraft.text import FreshNames
+
+WIDTHS = (1, 8, 16, 32, 64)
+
+
+def words(type: Type) -> int:
+    """How many words a register of this type takes."""
+    return 2 if type.width == 64 else 1
+
+
+def total_words(registers: Iterable[Register]) -> int:
+    """How many words registers take together."""
+    return sum(words(r.type) for r in registers)
+
+
+def param_type(type: Type) -> str:
+    """The type of the parameter that carries a register: ``b64``, else ``b32``."""
+    return "b64" if type.width == 64 else "b32"
+
+
+def check_carried(registers: Iterable[Register], style: str) -> None:
+    """UnsupportedError when a live register has a type that words do not carry."""
+    for register in registers:
+        if register.type.width not in WIDTHS:
+            raise UnsupportedError(
+                f"the live register {register.name} is .{register.type.name}: the {style} style cannot carry it",
+                hint="choose other lines, or use the inline style",
+            )
+
+
+class Scratch:
+    """Fresh registers of one generated block, declared together at its top."""
+
+    def __init__(self, fresh: FreshNames) -> None:
+        self._fresh = fresh
+        self._bases: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def register(self, type: str) -> str:
+        """A new register of ``type`` (``b32``, ``pred``, ...)."""
+        if type not in self._bases:
+            self._bases[type] = self._fresh.block(f"%{type}_")
+            self._counts[type] = 0
+        self._counts[type] += 1
+        return f"{self._bases[type]}{self._counts[type] - 1}"
+
+    def declarations(self) -> list[str]:
+        """The ``.reg`` directives of all registers given out so far."""
+        return [f".reg .{type} {base}<{self._counts[type]}>;" for type, base in self._bases.items()]
+
+
+def split(name: str, type: Type, scratch: Scratch) -> tuple[list[str], list[str]]:
+    """Put a register into words: (statements, names of the 32-bit registers that hold the words)."""
+    if type.width == 64:
+        low, high = scratch.register("b32"), scratch.register("b32")
+        return [f"mov.b64 {{{low}, {high}}}, {name};"], [low, high]
+    if type.width == 32:
+        return [], [name]
+    word = scratch.register("b32")
+    if type.width == 1:
+        return [f"selp.b32 {word}, 1, 0, {name};"], [word]
+    if type.width == 16:
+        zero = scratch.register("b16")
+        return [f"mov.b16 {zero}, 0;", f"mov.b32 {word}, {{{name}, {zero}}};"], [word]
+    return [f"cvt.u32.u8 {word}, {name};"], [word]
+
+
+def join(name: str, type: Type, held: Sequence[str], scratch: Scratch) -> list[str]:
+    """Statements that set a register from the words that ``split`` gave."""
+    if type.width == 64:
+        return [f"mov.b64 {name}, {{{held[0]}, {held[1]}}};"]
+    if type.width == 32:
+        return [f"mov.b32 {name}, {held[0]};"]
+    if type.width == 1:
+        return [f"setp.ne.u32 {name}, {held[0]}, 0;"]
+    if type.width == 16:
+        return [f"mov.b32 {{{name}, {scratch.register('b16')}}}, {held[0]};"]
+    return [f"cvt.u8.u32 {name}, {held[0]};"]
+
+
+def store_words(name: str, type: Type, address: str, offset: int, space: str, scratch: Scratch) -> list[str]:
+    """Statements that store a register's words at ``[address + offset]`` of a space, one word at a time (nothing is known of alignment past four)."""
+    before, held = split(name, type, scratch)
+    return before + [f"st.{space}.b32 [{address}+{offset + 4 * i}], {word};" for i, word in enumerate(held)]
+
+
+def load_words(name: str, type: Type, address: str, offset: int, space: str, scratch: Scratch) -> list[str]:
+    """Statements that set a register from its words at ``[address + offset]`` of a space."""
+    if type.width == 32:
+        return [f"ld.{space}.b32 {name}, [{address}+{offset}];"]
+    held = [scratch.register("b32") for _ in range(words(type))]
+    loads = [f"ld.{space}.b32 {word}, [{address}+{offset + 4 * i}];" for i, word in enumerate(held)]
+    return loads + join(name, type, held, scratch)
+
+
+def to_param(name: str, type: Type, scratch: Scratch) -> tuple[list[str], str]:
+    """(statements, register) that give a register as the value of a ``param_type`` parameter."""
+    if type.width in (32, 64):
+        return [], name
+    before, held = split(name, type, scratch)
+    return before, held[0]
+
+
+def from_param(name: str, type: Type, value: str, scratch: Scratch) -> list[str]:
+    """Statements that set a register from a register holding the value of a ``param_type`` parameter."""
+    if type.width == 64:
+        return [f"mov.b64 {name}, {value};"]
+    return join(name, type, [value], scratch)

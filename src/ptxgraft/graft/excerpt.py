@@ -1,0 +1,342 @@
+"""A region as text: its statements, the names it takes from around it, and its text again with some of them changed.
+
+Invariant: an excerpt is whole: blocks and calls are inside it or outside it, never half; every name in it is either declared in it or listed
+here. What forbids cutting it is refused when it is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ptxgraft.errors import UnsupportedError, UsageError
+from ptxgraft.flow import Flow
+from ptxgraft.isa import Instruction, Program, Register, Symbol, Variable
+from ptxgraft.spec import (
+    Abi,
+    Region,
+    RegisterSpec,
+    is_visible,
+    line_region,
+    mma_region,
+    phase_runs,
+    refused,
+    region_abi,
+    region_registers,
+)
+from ptxgraft.text import Document, Kind, Statement, register_declarations, variable_declarations
+
+RegionChoice = Region | tuple[int, int] | str | None
+"""A region as callers name it: None for the mma region, file lines (first, last), ``"phase 3"``, ``"phases 3-5"``, or a ``Region``."""
+
+_HEAD = re.compile(r"(?:@\s*!?\s*[\w$%]+\s+)?[\w.:]+(?:\s+(?=\.)[\w.:]+)*")
+LINE = re.compile(r"[^\n]*\n|[^\n]+")
+NAME = re.compile(r"(?<![\w$%.])[%$]?[\w$]+")
+_PHASES = re.compile(r"phases?\s+(\d+)(?:\s*-\s*(\d+))?\Z")
+_LINES = re.compile(r"(?:lines?\s+)?(\d+)\s*-\s*(\d+)\Z")
+_SHOWN = 3
+
+
+@dataclass(slots=True, eq=False)
+class Excerpt:
+    """One region of an entry. ``first`` .. ``last`` are its outermost statements (a brace where the region is widened to a block);
+    ``members`` maps a statement's index to the instructions it became. ``call_variables`` are ``.param`` variables of calls that are declared around
+    it; ``labels`` are those outside that its branches go to, at its own top ('start') or just behind it ('end')."""
+
+    flow: Flow
+    region: Region
+    abi: Abi
+    first: Statement
+    last: Statement
+    scope: int
+    live_in: list[Register]
+    live_out: list[Register]
+    registers: dict[str, Register]
+    variables: dict[str, Variable]
+    call_variables: frozenset[str]
+    members: dict[int, list[Instruction]]
+    labels: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def program(self) -> Program:
+        return self.flow.program
+
+    @property
+    def document(self) -> Document:
+        return self.flow.program.document
+
+    @property
+    def own(self) -> list[Register]:
+        """Registers used in the region that carry nothing into it or out of it, in order of number."""
+        carried = {r.id for r in (*self.live_in, *self.live_out)}
+        return sorted((r for r in self.registers.values() if r.id not in carried), key=lambda r: r.id)
+
+    def statements(self) -> list[Statement]:
+        """All statements from ``first`` to ``last``."""
+        return self.document.statements[self.first.index : self.last.index + 1]
+
+    def hoisted(self) -> list[Statement]:
+        """Declarations in the region that belong to the scope around it: they must stay where that scope sees them."""
+        return [s for s in self.statements() if s.kind == Kind.DIRECTIVE and s.scope == self.scope and s.opcode in DECLARATIONS]
+
+    def names(self, statement: Statement) -> Iterator[tuple[int, int, str]]:
+        """Names in an instruction (its opcode apart) that belong to the scopes around the region: (start, end, name)."""
+        document = self.document
+        head = _HEAD.match(document.masked, statement.start, statement.end)
+        start = head.end() if head else statement.start
+        guard = NAME.search(document.masked, statement.start, start) if statement.guard else None
+        for match in ([guard] if guard else []) + list(NAME.finditer(document.masked, start, statement.end)):
+            if not self._declared_inside(statement.scope, match.group()):
+                yield match.start(), match.end(), match.group()
+
+    def _declared_inside(self, scope: int, name: str) -> bool:
+        while scope != self.scope:
+            if declares(self.document, scope, name):
+                return True
+            scope = self.document.scopes[scope].parent
+        return False
+
+    def render(self, renamed: Mapping[str, str], replaced: Mapping[int, str] | None = None) -> Rendered:
+        """The region's text with names from around it replaced and whole statements (by index) exchanged; declarations of the outer scope
+        left out."""
+        document, replaced = self.document, replaced or {}
+        dropped = {s.index for s in self.hoisted()}
+        out = Rendered(document)
+        at = self.first.start
+        for statement in self.statements():
+            if statement.index in dropped or statement.index in replaced:
+                out.copy(at, statement.start)
+                out.write(replaced.get(statement.index, ""), statement.start)
+                at = statement.end
+            elif statement.kind == Kind.INSTRUCTION:
+                for start, end, name in self.names(statement):
+                    if name in renamed:
+                        out.copy(at, start)
+                        out.write(renamed[name], start)
+                        at = end
+        out.copy(at, self.last.end)
+        return out
+
+
+DECLARATIONS = frozenset({".reg", ".shared", ".local", ".param", ".global", ".const", ".tex"})
+
+
+@dataclass(slots=True, eq=False)
+class Rendered:
+    """Text under construction that remembers which line of the document each of its lines is from."""
+
+    document: Document
+    pieces: list[str] = field(default_factory=list)
+    origins: list[int] = field(default_factory=list)
+
+    def copy(self, start: int, end: int) -> None:
+        """Append bytes ``start`` .. ``end`` of the document."""
+        text = self.document.data[start:end].decode("utf-8", "replace")  # what is not UTF-8 can only stand in a comment
+        for line, part in enumerate(LINE.findall(text), self.document.line(start)):
+            self.write(part, line=line)
+
+    def write(self, text: str, offset: int = 0, line: int | None = None) -> None:
+        """Append a text that stands for the document's line at ``offset``."""
+        line = self.document.line(offset) if line is None else line
+        if not self.origins:
+            self.origins.append(line)
+        elif self.pieces and self.pieces[-1].endswith("\n"):
+            self.origins[-1] = line
+        self.origins += [line] * text.count("\n")
+        self.pieces.append(text)
+
+    def append(self, other: Rendered) -> None:
+        """Append another text with its lines' origins."""
+        if other.pieces:
+            first, *rest = other.origins
+            self.origins[-1:] = [first]
+            self.origins += rest
+            self.pieces += other.pieces
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+def declares(document: Document, scope: int, name: str) -> bool:
+    """Does exactly this scope declare ``name`` as a register, a variable or a label?"""
+    names, ranges = _declarations(document, scope)
+    if name in names:
+        return True
+    base = name.rstrip("0123456789")
+    return any(base.startswith(b) and name[len(b) :].isdigit() and int(name[len(b) :]) < n for b, n in ranges)
+
+
+def _declarations(document: Document, index: int) -> tuple[set[str], list[tuple[str, int]]]:
+    scope = document.scopes[index]
+    registers = register_declarations(document, scope)
+    names = {r.base for r in registers if r.size is None} | {v.name for v in variable_declarations(document, scope)}
+    names |= {s.opcode for s in document.statements[scope.first : scope.last + 1] if s.kind == Kind.LABEL and s.scope == index}
+    return names, [(r.base, r.size) for r in registers if r.size is not None]
+
+
+# -- finding the region ---------------------------------------------------------------------------------------------------------
+
+
+def choose_region(flow: Flow, choice: RegionChoice) -> Region:
+    """The region that a caller's words mean. UsageError when they mean none."""
+    program = flow.program
+    if isinstance(choice, Region):
+        return choice
+    if isinstance(choice, str):
+        if m := _LINES.match(choice.strip()):
+            return line_region(program, int(m[1]), int(m[2]))
+        m = _PHASES.match(choice.strip())
+        if m is None:
+            raise UsageError(f"region {choice!r} is not understood", hint="name 'phase 3', 'phases 3-5' or lines as '120-340'")
+        runs = phase_runs(flow)
+        first, last = int(m[1]), int(m[2] or m[1])
+        if not first <= last < len(runs):
+            raise UsageError(
+                f"{program.name!r} has no {choice}", hint=f"its phases are 0 to {len(runs) - 1}" if runs else "it has no phase"
+            )
+        return Region(runs[first][0], runs[last][-1], 0, 0, 0, 0)
+    if choice is not None:
+        return line_region(program, *choice)
+    region = mma_region(flow)
+    if region is None:
+        raise UsageError(f"{program.name!r} has no tensor-core instruction", hint="name the region's first and last line")
+    return region
+
+
+def owners(program: Program) -> list[Statement]:
+    """For each instruction the statement of the entry's own body that it comes from: for a function's, its call."""
+    document, entry = program.document, program.entry
+    assert entry.body is not None
+    own = [document.statements[i] for i in entry.body if document.statements[i].kind == Kind.INSTRUCTION]
+    position = {s.index: i for i, s in enumerate(own)}
+    result: list[Statement] = []
+    at = -1
+    for instruction in program.instructions:
+        found = position.get(instruction.statement.index)
+        if found is not None:
+            at = found
+        elif at < 0 or not own[at].opcode.startswith("call"):
+            at = min(at + 1, len(own) - 1)  # a call that left no instruction of its own before the body it stands for
+        result.append(own[at] if own else instruction.statement)
+    return result
+
+
+def locate(flow: Flow, choice: RegionChoice) -> tuple[Region, Statement, Statement, int, list[str]]:
+    """The region widened to whole calls and blocks: (region, first statement, last statement, their scope, notes)."""
+    program, wanted = flow.program, choose_region(flow, choice)
+    document = program.document
+    owner = owners(program)
+    first, last = owner[wanted.first], owner[wanted.last]
+    scopes = document.scopes
+    chain = [last.scope]
+    while scopes[chain[-1]].parent >= 0:
+        chain.append(scopes[chain[-1]].parent)
+    common = first.scope
+    while common not in chain:
+        common = scopes[common].parent
+    notes: list[str] = []
+    for end in (0, 1):
+        statement = (first, last)[end]
+        scope = statement.scope
+        if scope == common:
+            continue
+        while scopes[scope].parent != common:
+            scope = scopes[scope].parent
+        brace = document.statements[(scopes[scope].first, scopes[scope].last)[end]]
+        first, last = (brace, last) if end == 0 else (first, brace)
+        notes.append(
+            f"the region's {('first', 'last')[end]} statement stands in a block: "
+            f"the region was widened to line {document.line(brace.start)}, the block's brace"
+        )
+    inside = [i for i, s in enumerate(owner[:-1]) if first.index <= s.index <= last.index]
+    if (inside[0] < wanted.first and first.kind != Kind.OPEN) or (inside[-1] > wanted.last and last.kind != Kind.CLOSE):
+        notes.append("the region begins or ends inside a called function: it was widened to the whole call")
+    tensor = sum(1 for i in program.instructions[inside[0] : inside[-1] + 1] if i.form is not None and i.form.tensor)
+    region = Region(inside[0], inside[-1], document.line(first.start), document.line(last.end - 1), len(inside), tensor)
+    return region, first, last, common, notes
+
+
+def excerpt(flow: Flow, choice: RegionChoice, to_cut: bool = True) -> Excerpt:
+    """The region as an excerpt. UnsupportedError names what forbids cutting it, if it is meant ``to_cut``."""
+    program = flow.program
+    document = program.document
+    region, first, last, scope, notes = locate(flow, choice)
+    if to_cut:
+        refuse(flow, region)
+    seen = frozenset(_chain(document, scope))
+    live_in, live_out = (
+        [program.registers[r] for r in side if is_visible(program.registers[r], seen)] for side in region_registers(flow, region)
+    )
+    abi = replace(
+        region_abi(flow, region),
+        live_in=[RegisterSpec(r.name, r.type.name) for r in live_in],
+        live_out=[RegisterSpec(r.name, r.type.name) for r in live_out],
+    )
+    owner = owners(program)
+    members: dict[int, list[Instruction]] = {}
+    for index in range(region.first, region.last + 1):
+        members.setdefault(owner[index].index, []).append(program.instructions[index])
+    used = {r for i in range(region.first, region.last + 1) for r in (*program.instructions[i].reads, *program.instructions[i].writes)}
+    registers = {program.registers[r].name: program.registers[r] for r in sorted(used) if is_visible(program.registers[r], seen)}
+    variables, call_variables = _outer_variables(program, scope)
+    result = Excerpt(flow, region, abi, first, last, scope, live_in, live_out, registers, variables, call_variables, members, notes=notes)
+    if to_cut:
+        _find_labels(result)
+    if abi.barriers:
+        lines = ", ".join(map(str, abi.barriers[:8])) + (", ..." if len(abi.barriers) > 8 else "")
+        result.notes.append(
+            f"the region holds {len(abi.barriers)} barriers (lines {lines}): a replacement must keep every warp of the block in step"
+        )
+    return result
+
+
+def _chain(document: Document, scope: int) -> list[int]:
+    chain = [scope]
+    while document.scopes[chain[-1]].parent >= 0:
+        chain.append(document.scopes[chain[-1]].parent)
+    return chain
+
+
+def _outer_variables(program: Program, scope: int) -> tuple[dict[str, Variable], frozenset[str]]:
+    """Variables of the entry (its parameters included) that the scope sees and a function of the module would not, by name; and which of
+    them are ``.param`` variables of calls."""
+    document, found = program.document, {p.name: p for p in program.params}
+    calls: set[str] = set()
+    for index in reversed(_chain(document, scope)):
+        if index:
+            declared = variable_declarations(document, document.scopes[index])
+            names = {v.name for v in declared}
+            found |= {v.name: v for v in program.variables if v.name in names}
+            calls = {n for n in calls if n not in names} | {v.name for v in declared if v.space == "param"}
+    return found, frozenset(calls)
+
+
+def _find_labels(result: Excerpt) -> None:
+    """Which labels outside the text the region's branches go to: its own top and its own end, given as 'start' and 'end'."""
+    region = result.region
+    inside = {s.opcode for s in result.statements() if s.kind == Kind.LABEL}
+    for index in range(region.first, region.last + 1):
+        instruction = result.program.instructions[index]
+        if instruction.form is None or instruction.statement.index not in result.members:
+            continue
+        for role, operand in zip(instruction.form.roles, instruction.operands, strict=True):
+            if role.kind == "label" and isinstance(operand, Symbol) and operand.name not in inside and not operand.name.startswith("\0"):
+                result.labels[operand.name] = "start" if instruction.targets[0] == region.first else "end"
+
+
+def refuse(flow: Flow, region: Region) -> None:
+    """UnsupportedError with what forbids cutting the region."""
+    program = flow.program
+    found = list(refused(flow, region))
+    if not found:
+        return
+    shown = [f"line {program.line(r.index)}: `{program.source(r.index)}` {r.what}" for r in found[:_SHOWN]]
+    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    raise UnsupportedError(
+        f"lines {region.first_line} to {region.last_line} of {program.name!r} cannot be cut: {'; '.join(shown)}{more}",
+        place=program.place(found[0].index),
+        hint=found[0].way_out,
+    )

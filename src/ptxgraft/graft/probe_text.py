@@ -1,0 +1,245 @@
+"""The text of a probe: which row a lane owns, the stores, and how the buffer's address reaches them.
+
+Invariant: a store happens only where block number and slot number are below the buffer's number of slots, computed in 64 bits from the launch's own
+shape, so that no shape can make two warps share a slot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ptxgraft.errors import UnsupportedError
+from ptxgraft.graft.carry import Scratch, split
+from ptxgraft.graft.probe_sites import Site, Stored
+from ptxgraft.isa import Program
+from ptxgraft.text import Document, EditScript, FreshNames, Function, Kind, Statement, split_operands
+
+
+@dataclass(slots=True)
+class ProbeBuffer:
+    """Where rows lie. ``argument``: (offset, byte offset) of an existing pointer with ``slots`` slots, or None for added parameters."""
+
+    argument: tuple[int, int] | None
+    slots: int
+    slot_bytes: int
+    words: int
+
+
+def write_probe(program: Program, sites: Sequence[Site], stored: Sequence[Stored], buffer: ProbeBuffer) -> bytes:
+    """The module with a store at each site. A site in a function gets the buffer through parameters added to it and to all that call it."""
+    document, entry = program.document, program.entry
+    script, fresh = EditScript(document), FreshNames(document)
+    pointer, slots = fresh.name("probe"), fresh.name("probe_slots")
+    threaded = _functions_to_thread(document, sites)
+    if buffer.argument is None:
+        _add_parameters(script, entry, pointer, slots)
+    for function in document.functions:
+        if function.kind == "func" and function.name in threaded:
+            _add_parameters(script, function, pointer, slots)
+    for call, caller in _calls(document, threaded):
+        _pass_on(script, program, call, caller, threaded, buffer, (pointer, slots), fresh)
+    for site in sites:
+        function = document.function_of(site.statement)
+        assert function is not None
+        scratch = Scratch(fresh)
+        lines = _source(program, function, buffer, (pointer, slots), scratch)
+        text = _store(lines, stored, site.guard, buffer, scratch)
+        if site.after:
+            script.insert_after(site.statement, text)
+        else:
+            script.insert_before(site.statement, text)
+    return script.apply()
+
+
+def _source(
+    program: Program, function: Function, buffer: ProbeBuffer, names: tuple[str, str], scratch: Scratch
+) -> tuple[list[str], str, str]:
+    """(statements, pointer register, number of slots register): the buffer as the function knows it."""
+    pointer, slots = scratch.register("b64"), scratch.register("b32")
+    if function.kind == "entry" and function.name != program.name:
+        return [f"mov.u64 {pointer}, 0;", f"mov.u32 {slots}, 0;"], pointer, slots  # another entry: it has no buffer
+    if function.kind == "func" or buffer.argument is None:
+        lines = [f"ld.param.u64 {pointer}, [{names[0]}];", f"ld.param.u32 {slots}, [{names[1]}];"]
+        return lines, pointer, slots
+    offset, start = buffer.argument
+    holder = next(p for p in program.params if p.offset <= offset < p.offset + p.size)
+    place = f"{holder.name}+{offset - holder.offset}" if offset != holder.offset else holder.name
+    lines = [f"ld.param.u64 {pointer}, [{place}];"]
+    if start:
+        lines.append(f"add.s64 {pointer}, {pointer}, {start};")
+    return [*lines, f"mov.u32 {slots}, {buffer.slots};"], pointer, slots
+
+
+def _store(source: tuple[list[str], str, str], stored: Sequence[Stored], guard: str, buffer: ProbeBuffer, scratch: Scratch) -> str:
+    """The block of statements at one site."""
+    lines, pointer, slots = source
+    lines = [*lines]
+    held: list[str] = []
+    for register in stored:
+        before, registers = split(register.name, register.type, scratch)
+        lines += before
+        held += registers
+    if len(held) < buffer.words:
+        zero = scratch.register("b32")
+        lines.append(f"mov.u32 {zero}, 0;")
+        held += [zero] * (buffer.words - len(held))
+    row, allowed = scratch.register("b64"), scratch.register("pred")
+    lines += _row(pointer, slots, row, allowed, buffer, scratch)
+    if guard:
+        wanted = guard
+        if guard.startswith("!"):
+            wanted = scratch.register("pred")
+            lines.append(f"not.pred {wanted}, {guard[1:].strip()};")
+        lines.append(f"and.pred {allowed}, {allowed}, {wanted};")
+    for i in range(0, buffer.words, 4):
+        place = f"{row}+{4 * i}" if i else row
+        lines.append(f"@{allowed} st.global.v4.b32 [{place}], {{{', '.join(held[i : i + 4])}}};")
+    return "\n".join(["{", *("\t" + line for line in [*scratch.declarations(), *lines]), "}"])
+
+
+def _row(pointer: str, slots: str, row: str, allowed: str, buffer: ProbeBuffer, scratch: Scratch) -> list[str]:
+    """Statements that set ``row`` to the lane's row and ``allowed`` to whether its slot is in the buffer."""
+    a, b, thread = (scratch.register("b32") for _ in range(3))
+    wide, capacity = scratch.register("b64"), scratch.register("b64")
+    return [
+        # The block's number: z*gy + y is below 2^32, times gx plus x below 2^63.
+        f"mov.u32 {a}, %ctaid.z;",
+        f"mov.u32 {b}, %nctaid.y;",
+        f"mul.wide.u32 {row}, {a}, {b};",
+        f"mov.u32 {a}, %ctaid.y;",
+        f"cvt.u64.u32 {wide}, {a};",
+        f"add.u64 {row}, {row}, {wide};",
+        f"mov.u32 {a}, %nctaid.x;",
+        f"cvt.u64.u32 {wide}, {a};",
+        f"mul.lo.u64 {row}, {row}, {wide};",
+        f"mov.u32 {a}, %ctaid.x;",
+        f"cvt.u64.u32 {wide}, {a};",
+        f"add.u64 {row}, {row}, {wide};",
+        f"cvt.u64.u32 {capacity}, {slots};",
+        f"setp.lt.u64 {allowed}, {row}, {capacity};",
+        # The thread's number in the block, and the block's warps.
+        f"mov.u32 {a}, %tid.z;",
+        f"mov.u32 {b}, %ntid.y;",
+        f"mov.u32 {thread}, %tid.y;",
+        f"mad.lo.u32 {thread}, {a}, {b}, {thread};",
+        f"mov.u32 {a}, %ntid.x;",
+        f"mul.lo.u32 {b}, {a}, {b};",
+        f"mul.lo.u32 {thread}, {thread}, {a};",
+        f"mov.u32 {a}, %tid.x;",
+        f"add.u32 {thread}, {thread}, {a};",
+        f"mov.u32 {a}, %ntid.z;",
+        f"mul.lo.u32 {b}, {b}, {a};",
+        f"add.u32 {b}, {b}, 31;",
+        f"shr.u32 {b}, {b}, 5;",
+        # The slot's number, below 2^37 where the block's number is allowed.
+        f"cvt.u64.u32 {wide}, {b};",
+        f"mul.lo.u64 {row}, {row}, {wide};",
+        f"shr.u32 {a}, {thread}, 5;",
+        f"cvt.u64.u32 {wide}, {a};",
+        f"add.u64 {row}, {row}, {wide};",
+        f"setp.lt.and.u64 {allowed}, {row}, {capacity}, {allowed};",
+        f"shl.b64 {row}, {row}, {buffer.slot_bytes.bit_length() - 1};",
+        f"and.b32 {thread}, {thread}, 31;",
+        f"mul.wide.u32 {wide}, {thread}, {4 * buffer.words};",
+        f"add.u64 {row}, {row}, {wide};",
+        f"cvta.to.global.u64 {pointer}, {pointer};",
+        f"add.u64 {row}, {row}, {pointer};",
+    ]
+
+
+# -- how the buffer reaches functions -------------------------------------------------------------------------------------------
+
+
+def _functions_to_thread(document: Document, sites: Sequence[Site]) -> set[str]:
+    """Functions that need the buffer: those with sites, and those that call them."""
+    needed = {f.name for s in sites if (f := document.function_of(s.statement)) is not None and f.kind == "func"}
+    if not needed:
+        return needed
+    while True:
+        more = {c.name for _, c in _calls(document, needed) if c.kind == "func"} - needed
+        if not more:
+            break
+        needed |= more
+    for name in needed:
+        token = re.compile(rf"(?<![\w$%.]){re.escape(name)}(?![\w$])")
+        calls = {s.index for s, _ in _calls(document, needed)}
+        heads = {i for f in document.functions for i in f.head}
+        for statement in document.statements:
+            if (
+                statement.index not in calls
+                and statement.index not in heads
+                and statement.kind in (Kind.INSTRUCTION, Kind.DIRECTIVE)
+                and token.search(statement.operands)
+            ):
+                if statement.opcode == ".loc":
+                    continue
+                raise UnsupportedError(
+                    f"the address of {name!r} is taken: a probe in it cannot pass its buffer on",
+                    place=document.place(statement),
+                    hint="probe a line of the entry",
+                )
+    return needed
+
+
+def _calls(document: Document, names: set[str]) -> list[tuple[Statement, Function]]:
+    """Direct calls of the named functions with the functions that they stand in."""
+    found: list[tuple[Statement, Function]] = []
+    if not names:
+        return found
+    for statement in document.statements:
+        if statement.kind == Kind.INSTRUCTION and statement.opcode.startswith("call") and callee_of(statement) in names:
+            function = document.function_of(statement)
+            assert function is not None
+            found.append((statement, function))
+    return found
+
+
+def callee_of(statement: Statement) -> str:
+    """What a call calls: a function's name or a register."""
+    pieces = split_operands(statement.operands)
+    return next((p for p in pieces if not p.startswith("(")), "")
+
+
+def _add_parameters(script: EditScript, function: Function, pointer: str, slots: str) -> None:
+    added = f".param .u64 {pointer},\n\t.param .u32 {slots}"
+    if function.params:
+        end = function.params[-1].end
+        script.replace_span(end, end, f",\n\t{added}".replace("\n", script.newline))
+        return
+    document = script.document
+    head = document.statements[function.head.start]
+    after = function.name_start + len(function.name)
+    bracket = re.compile(r"\s*\(").match(document.masked, after, head.end)
+    if bracket:
+        script.replace_span(bracket.end(), bracket.end(), f"\n\t{added}\n".replace("\n", script.newline))
+    else:
+        script.replace_span(after, after, f"(\n\t{added}\n)".replace("\n", script.newline))
+
+
+def _pass_on(
+    script: EditScript,
+    program: Program,
+    call: Statement,
+    caller: Function,
+    threaded: set[str],
+    buffer: ProbeBuffer,
+    names: tuple[str, str],
+    fresh: FreshNames,
+) -> None:
+    """Give one call the buffer as two more arguments."""
+    scratch = Scratch(fresh)
+    lines, pointer, slots = _source(program, caller, buffer, names, scratch)
+    first, second = fresh.name("probe_p"), fresh.name("probe_n")
+    lines = [
+        *scratch.declarations(), *lines, f".param .b64 {first};", f"st.param.b64 [{first}], {pointer};", f".param .b32 {second};",
+        f"st.param.b32 [{second}], {slots};",
+    ]  # fmt: skip
+    script.insert_before(call, "\n".join(lines))
+    pieces = split_operands(call.operands)
+    at = next(i for i, p in enumerate(pieces) if not p.startswith("("))
+    given = pieces[at + 1][1:-1].strip() if len(pieces) > at + 1 else ""
+    pieces[at + 1 :] = [f"({', '.join([*([given] if given else []), first, second])})"]
+    guard = f"@{call.guard} " if call.guard else ""
+    script.replace_span(call.start, call.end, f"{guard}{call.opcode} {', '.join(pieces)};")
