@@ -6,7 +6,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from warp_cases import Case, cases, operands
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from warp_cases import WIDTHS, Case, awkward, cases, operands
 
 from ptxgraft.lower import jit
 from ptxgraft.lower.ir import Val, lane_constants, literal
@@ -68,6 +70,34 @@ def test_every_operation_gives_the_bits_of_the_reference(compiled: tuple[WarpFun
             wrong.append(f"{case.name}({given}) = {int(got[at]):#x}, not {int(want[at]):#x}")
     assert not wrong, "\n".join(wrong)
     assert compared > 0
+
+
+def bits_of(width: int) -> st.SearchStrategy[int]:
+    boundaries = [0, 1, (1 << width) - 1, 1 << (width - 1), (1 << (width - 1)) - 1]
+    special = [int(v) for fmt, w in WIDTHS.items() if w == width for v in awkward(fmt)]
+    return st.sampled_from(special + boundaries) | st.integers(0, (1 << width) - 1)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_operands_of_float_arithmetic(float_functions: WarpFunctions, data: st.DataObject) -> None:
+    number = data.draw(st.sampled_from([i for i, case in enumerate(CASES) if case.group.endswith("arithmetic")]))
+    case = CASES[number]
+    rows = data.draw(st.lists(st.tuples(*map(bits_of, case.widths)), min_size=1, max_size=32))
+    arrays = [np.resize(np.array([row[i] for row in rows], f"<u{w // 8}"), 32) for i, w in enumerate(case.widths)]
+    (got,) = float_functions.call(f"f{number}", *arrays)
+    want = case.body(NumpyLanes(), *(a.reshape(1, 32) for a in arrays))
+    np.testing.assert_array_equal(got, want.ravel(), case.name)
+
+
+@pytest.fixture(scope="module")
+def float_functions() -> WarpFunctions:
+    functions = WarpFunctions()
+    for i, case in enumerate(CASES):
+        if case.group.endswith("arithmetic"):
+            functions.add(f"f{i}", case.widths, lambda lanes, values, case=case: [case.body(lanes, *values)])
+    functions.compile()
+    return functions
 
 
 def numbers(count: int = 32) -> np.ndarray:
