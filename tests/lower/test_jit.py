@@ -36,6 +36,14 @@ def test_objects_call_each_other_and_given_symbols() -> None:
     assert function(given.address("calls"))(5) == 6
 
 
+def test_memory_functions_of_the_c_library_are_known() -> None:
+    text = "declare ptr @memset(ptr, i32, i64)\ndefine void @clear(ptr %a, i64 %n) {\n  %b = call ptr @memset(ptr %a, i32 0, i64 %n)\n  ret void\n}\n"
+    engine = jit.load_objects([jit.compile_ir(text)])
+    data = ctypes.create_string_buffer(b"abcdef")
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)(engine.address("clear"))(ctypes.addressof(data), 3)
+    assert data.raw == b"\0\0\0def\0"
+
+
 def test_an_unknown_symbol_is_refused() -> None:
     with pytest.raises(AssertionError, match="'nobody_has_this'"):
         jit.load_objects([jit.compile_ir(CALLS.replace("other", "nobody_has_this"))])

@@ -7,6 +7,7 @@ besides their text.
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import threading
 from collections.abc import Mapping, Sequence
@@ -128,7 +129,7 @@ def load_objects(objects: Sequence[bytes], symbols: Mapping[str, int] | None = N
 
     A symbol that none of these has is a bug of ours: AssertionError naming it, before anything can be called.
     """
-    given = dict(symbols or {})
+    given = {**_c_library(), **(symbols or {})}
     defined: set[str] = set()
     wanted: set[str] = set()
     for data in objects:
@@ -137,10 +138,9 @@ def load_objects(objects: Sequence[bytes], symbols: Mapping[str, int] | None = N
         wanted |= needs
     with _lock:
         for name in sorted(wanted - defined):
-            if name in given:
-                llvm.add_symbol(name, given[name])
-            elif name not in _C_LIBRARY or not llvm.address_of_symbol(name):
+            if name not in given:
                 raise AssertionError(f"compiled code calls {name!r}, which nothing defines")
+            llvm.add_symbol(name, given[name])
         _initialise()
         backing = llvm.parse_assembly("")
         target = _target_machine_for_engine()
@@ -151,8 +151,12 @@ def load_objects(objects: Sequence[bytes], symbols: Mapping[str, int] | None = N
     return Engine(compiler)
 
 
-_C_LIBRARY = {"memcpy", "memmove", "memset"}
-"""What the code generator may call on its own. Arithmetic functions are left out: their bits are not ours."""
+@cache
+def _c_library() -> dict[str, int]:
+    """What the code generator may call on its own. Arithmetic functions are left out: their bits are not ours."""
+    library = ctypes.CDLL(None)
+    found = {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in ("memcpy", "memmove", "memset")}
+    return {name: place for name, place in found.items() if place}
 
 
 def _target_machine_for_engine() -> llvm.TargetMachine:
