@@ -7,14 +7,11 @@ Invariant: parsing an operand never guesses: what it cannot read it refuses with
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from ptxgraft.errors import SourceError
-from ptxgraft.isa.types import Type
+from ptxgraft.isa.constants import Imm, parse_literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,37 +20,6 @@ class Reg:
 
     id: int
     negated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Imm:
-    """A literal: ``kind`` is ``int`` (value: int), ``f32``/``f64`` (value: bits, from 0f/0d), or ``decimal`` (value: float)."""
-
-    kind: str
-    value: int | float
-
-    def bits(self, type: Type) -> int:
-        """The literal's bits as an operand of ``type``."""
-        if self.kind == "int":
-            if type.kind == "f" and type.name == "f64":
-                return _pack("<d", float(self.value))
-            if type.kind == "f" and type.name == "f32":
-                return _pack("<f", float(self.value))
-            return int(self.value) & ((1 << type.width) - 1)
-        if self.kind == "decimal":
-            if type.name == "f32":
-                return _pack("<f", float(np.float32(self.value)))
-            return _pack("<d", self.value)
-        if self.kind == "f32" and type.width == 64:
-            return _pack("<d", struct.unpack("<f", struct.pack("<I", int(self.value)))[0])
-        if self.kind == "f64" and type.width == 32:
-            return _pack("<f", float(np.float32(struct.unpack("<d", struct.pack("<Q", int(self.value)))[0])))
-        return int(self.value)
-
-
-def _pack(fmt: str, value: float) -> int:
-    raw = struct.pack(fmt, value)
-    return int.from_bytes(raw, "little")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +83,6 @@ class Group:
 
 Operand = Reg | Imm | Special | Symbol | Var | Address | Vector | Resource | Sink | Group
 
-_INT = re.compile(r"^-?(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)U?$")
-_HEXFLOAT = re.compile(r"^(-?)0([fFdD])([0-9a-fA-F]+)$")
-_DECIMAL = re.compile(r"^-?(\d+\.\d*|\.\d+|\d+)([eE][-+]?\d+)?$")
-
 SPECIALS = (
     frozenset(
         f"{base}.{axis}"
@@ -165,30 +127,6 @@ SPECIALS = (
 """Special registers by name without ``%``."""
 
 
-def parse_literal(text: str) -> Imm | None:
-    """A literal operand, or None when ``text`` is no literal."""
-    if _INT.match(text):
-        digits = text.rstrip("U")
-        negative, digits = digits.startswith("-"), digits.lstrip("-")
-        lower = digits.lower()
-        if lower.startswith(("0x", "0b")):
-            value = int(digits, 0)
-        else:
-            value = int(digits, 8) if len(digits) > 1 and digits[0] == "0" and not re.search("[89]", digits) else int(digits)
-        return Imm("int", -value if negative else value)
-    match = _HEXFLOAT.match(text)
-    if match:
-        sign, kind, digits = match.groups()
-        wide = kind in "dD"
-        if len(digits) != (16 if wide else 8):
-            raise SourceError(f"literal {text!r} needs {16 if wide else 8} hexadecimal digits")
-        bits = int(digits, 16) ^ ((1 << (63 if wide else 31)) if sign else 0)
-        return Imm("f64" if wide else "f32", bits)
-    if _DECIMAL.match(text):
-        return Imm("decimal", float(text))
-    return None
-
-
 class OperandParser:
     """Parses and caches the operand texts of one scope.
 
@@ -212,15 +150,18 @@ class OperandParser:
             return Vector(tuple(self(t) for t in split_top(_inside(text, "}"))))
         if first == "[":
             return self._bracket(_inside(text, "]"))
-        if first == "(":
+        if first == "(" and _is_group(text):
             return Group(tuple(self(t) for t in split_top(_inside(text, ")"))))
         if text == "_":
             return Sink()
         if first == "!":
-            register = self._resolve(text[1:].strip())
-            if register is None:
-                raise SourceError(f"{text[1:].strip()!r} is not a declared register")
-            return Reg(register, negated=True)
+            name = text[1:].strip()
+            register = self._resolve(name)
+            if register is not None:
+                return Reg(register, negated=True)
+            if name[:1] == "%" or not (literal := parse_literal(text)):
+                raise SourceError(f"{name!r} is not a declared register")
+            return literal
         register = self._resolve(text)
         if register is not None:
             return Reg(register)
@@ -260,6 +201,16 @@ class OperandParser:
         if name.startswith("%"):
             raise SourceError(f"{name!r} is not a declared register")
         return Address(self._symbol(name, 0), offset)
+
+
+def _is_group(text: str) -> bool:
+    """Does the first parenthesis close at the very end (or never)? Else it begins a constant expression."""
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if depth == 0:
+            return i == len(text) - 1
+    return True
 
 
 def _inside(text: str, close: str) -> str:

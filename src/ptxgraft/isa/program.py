@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ptxgraft.errors import Place, SourceError, SourceErrors, UnsupportedError
-from ptxgraft.isa.operands import Address, Group, Operand, OperandParser, Reg, Sink, Symbol, Var, registers_of, split_top
+from ptxgraft.isa.operands import Address, Group, Imm, Operand, OperandParser, Reg, Sink, Symbol, Var, Vector, registers_of, split_top
 from ptxgraft.isa.table import Form, Role, form_of
 from ptxgraft.isa.types import TYPES, Type
 from ptxgraft.text import Document, Function, Kind, Statement, register_declarations, variable_declarations
@@ -478,6 +478,9 @@ def _match(form: Form, texts: list[str], parse: OperandParser, implicit: Callabl
 
 
 def _check(form: Form, role: Role, operand: Operand | None) -> None:
+    for literal in operand.items if isinstance(operand, Vector) else (operand,):
+        if isinstance(literal, Imm) and literal.kind != "int" and role.type is not None and role.count == 1:
+            literal.bits(role.type)
     if role.kind == "addr" and not isinstance(operand, Address):
         raise SourceError(f"operand {role.name} of {form.opcode} must be an address in brackets")
     if role.kind in ("out", "inout") and not isinstance(operand, Reg | Sink) and operand is not None and not hasattr(operand, "items"):
