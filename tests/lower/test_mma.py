@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import random
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from ptxgraft.isa.fragments import DENSE_SHAPES
 from ptxgraft.isa.numerics import PROFILES, MmaPlan, mma_plan
 from ptxgraft.lower import jit
 from ptxgraft.lower.numpy_fma import fma64
-from ptxgraft.lower.numpy_mma import layouts, mma
+from ptxgraft.lower.numpy_mma import layouts, mma, pack
 from ptxgraft.lower.warp_mma import has_primitive, mma_function
 
 FORMATS = {"e4m3": (np.uint8, 4, 3), "e5m2": (np.uint8, 5, 2), "f16": (np.uint16, 5, 10), "bf16": (np.uint16, 8, 7), "tf32": (np.uint32, 8, 23),
@@ -132,6 +133,64 @@ def test_results_may_overwrite_operands(name: str) -> None:
     for destinations in (list(range(primitive.counts[0])), [addend + i for i in range(primitive.counts[0])]):
         for g, w in zip(primitive.run(*inputs, destinations=destinations), want, strict=True):
             np.testing.assert_array_equal(g, w)
+
+
+def fp8_at_the_edge(rng: np.random.Generator, fmt: str, registers: int, warps: int) -> list[np.ndarray]:
+    """fp8 fragments whose exponents span 1 to 14 steps from a start of each warp's own: some sums are exact, some barely not, some pass f16."""
+    _, exponent_bits, fraction_bits = FORMATS[fmt]
+    highest = (1 << exponent_bits) - 1 - (fmt == "e5m2")
+    shape = (registers, warps, 128)
+    start, width = rng.integers(0, highest, (1, warps, 1)), rng.integers(1, 15, (1, warps, 1))
+    exponent = np.minimum(start + rng.integers(0, 1 << 20, shape) % width, highest)
+    fraction = np.where(rng.random((1, warps, 1)) < 0.2, (1 << fraction_bits) - 1, rng.integers(0, 1 << fraction_bits, shape))
+    sign = np.where(rng.random((1, warps, 1)) < 0.5, 0, rng.integers(0, 2, shape))
+    value = sign << 7 | exponent << fraction_bits | fraction
+    value -= (fmt == "e4m3") & (value & 0x7F == 0x7F)
+    value = np.where(rng.random(shape) < rng.random((1, warps, 1)) - 0.4, 0, value)
+    return list(np.ascontiguousarray(value.astype(np.uint8)).view(np.uint32).reshape(registers, warps, 32))
+
+
+@pytest.mark.parametrize("types", ["f32 e4m3 e4m3", "f16 e4m3 e4m3", "f16 e5m2 e4m3", "f32 e4m3 e5m2", "f16 e5m2 e5m2"])
+@pytest.mark.parametrize("shape", ["m16n8k16", "m16n8k32"])
+def test_exact_sums_are_taken_only_where_they_are_right(types: str, shape: str) -> None:
+    d, a, b = types.split()
+    plan = mma_plan(shape, d, a, b, d, "sm_90")
+    rng, warps = np.random.default_rng(len(types)), 400
+    la, lb, lc, _ = layouts(plan)
+    inputs = [fp8_at_the_edge(rng, fmt, layout.registers, warps) for fmt, layout in ((a, la), (b, lb))]
+    inputs.append([np.zeros((warps, 32), np.uint32) for _ in range(lc.registers)])
+    for g, w in zip(Primitive(plan).run(*inputs), mma(plan, *inputs), strict=True):
+        np.testing.assert_array_equal(g, w)
+
+
+def test_the_last_bit_at_the_edge_of_exact_sums() -> None:
+    """Large products cancel and leave the smallest: 81 units, or 80 where the largest exponent, of a product or of the first sum, cost the last bit."""
+    minus = 0x80
+
+    def e4m3(step: int, significand: int) -> int:
+        return (step + 1) << 3 | (significand - 8)
+
+    for d in ("f32", "f16"):
+        plan = mma_plan("m16n8k32", d, "e4m3", "e4m3", d, "sm_90")
+        la, lb, lc, _ = layouts(plan)
+        primitive, seen = Primitive(plan), set()
+        # Steps that A's and B's largest lie above their smallest; how many large products; do they cancel in the same T or in the next one?
+        for up_a, up_b, count, apart in product(range(7, 12), range(7, 12), (1, 2, 3), (False, True)):
+            a, b = np.zeros((16, 32, 1), np.uint8), np.zeros((32, 8, 1), np.uint8)
+            a[:, 0], b[0] = e4m3(0, 9), e4m3(0, 9)
+            for i in range(count):
+                plus, other = ((2, 3, 6)[i], (4, 5, 8)[i]) if not apart else ((4, 5, 8)[i], (2, 3, 6)[i])
+                if not apart:
+                    plus = (9, 12, 13)[i]
+                a[:, [plus, other]], b[plus], b[other] = e4m3(up_a, 8), e4m3(up_b, 8), e4m3(up_b, 8) | minus
+            if apart:  # the smallest comes in the second T, after a large first sum
+                a[:, 2], a[:, 0], b[2], b[0] = a[:, 0].copy(), a[:, 2].copy(), b[0].copy(), b[2].copy()
+            inputs = [pack(la, a), pack(lb, b), [np.zeros((1, 32), np.uint32)] * lc.registers]
+            want = mma(plan, *inputs)
+            seen.add(int(want[0][0, 0]))
+            for g, w in zip(primitive.run(*inputs), want, strict=True):
+                np.testing.assert_array_equal(g, w, err_msg=f"{plan.name} {up_a} {up_b} {count} {apart}")
+        assert len(seen) > 1
 
 
 def test_what_has_no_primitive_is_refused() -> None:

@@ -8,10 +8,9 @@ pass 2^31. NaN and infinities are looked for once an instruction; only then a se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ptxgraft.isa.numerics import MIN_EXPONENT, MmaPlan, Step
 from ptxgraft.lower.ir import IrModule
+from ptxgraft.lower.warp_rounding import Rounding
 from ptxgraft.lower.warp_tile import NONFINITE, Tile, decoded_scale, splat, vector
 
 _LARGEST_SIGNIFICAND = {"e4m3": 1.875, "e5m2": 1.75, "f16": 2 - 2**-10, "bf16": 2.0, "tf32": 2.0}
@@ -20,13 +19,6 @@ _SMALLEST_EXPONENT = {"e4m3": -9}
 """The exponent of a format's smallest nonzero number where it lies above f16's floor: that floor never acts then."""
 _CLAMP = 60
 """Product exponents lie within this of 0 for f16 and fp8; beyond it nothing but C is left of a sum."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A sum so far: f32 values over the rows (true scale), never -0."""
-
-    name: str
 
 
 def define_fused(module: IrModule, plan: MmaPlan, name: str) -> None:
@@ -48,13 +40,10 @@ def _scale_exponent(plan: MmaPlan) -> int:
     return decoded_scale(plan.a, work) + decoded_scale(plan.b, work)
 
 
-def _left_elements(tile: Tile, work: str) -> list[str]:
-    return [
-        element
-        for group in tile.groups("a", tile.read("a"))
-        for word in tile.words(group)
-        for element in tile.row_elements(tile.plan.a, word, work)
-    ]
+def _left_elements(tile: Tile, registers: list[str], work: str) -> list[str]:
+    """A's columns: vectors over the rows, by k."""
+    words = [word for group in tile.groups("a", registers) for word in tile.words(group)]
+    return [element for word in words for element in tile.row_elements(tile.plan.a, word, work)]
 
 
 class _Fused:
@@ -65,6 +54,7 @@ class _Fused:
         rows = self.tile.rows
         self.vec, self.f32, self.f64, self.i32 = (vector(rows, t) for t in (self.work, "float", "double", "i32"))
         self.rows = rows
+        self.rounding = Rounding(self.tile)
         largest = _LARGEST_SIGNIFICAND[plan.a] * _LARGEST_SIGNIFICAND[plan.b]
         step = plan.steps[0]
         # Does a sum of products and C fit i32, C below 2 units of 2^F?
@@ -81,12 +71,12 @@ class _Fused:
         )
         specials = self.specials(left_registers, right_registers, zeros)
 
-        left = [e for g in tile.groups("a", left_registers) for w in tile.words(g) for e in tile.row_elements(plan.a, w, self.work)]
+        left = _left_elements(tile, left_registers, self.work)
         left_power = [self.power(plan.a, e, self.rows, plan.exponent_floor[0]) for e in left]
         right, right_power = self.right_arrays(right_registers)
         running = tile.text.alloca(f"[{columns} x {self.f32}]")
         powers = tile.text.alloca(f"[{columns} x {self.vec}]")
-        addends = [self.addend(bits) for bits in tile.accumulators("c")]
+        addends = self.rounding.addends()
         if plan.c_inside:
             for n, addend in enumerate(addends):
                 tile.store(self.f32, addend, running, n)
@@ -97,7 +87,7 @@ class _Fused:
             )
         results = []
         for n, addend in enumerate(addends):
-            results.append(self.result(tile.load(self.f32, running, n), "" if plan.c_inside else addend))
+            results.append(self.rounding.result(tile.load(self.f32, running, n), "" if plan.c_inside else addend))
         tile.put_results(results)
         tile.finish()
 
@@ -157,14 +147,6 @@ class _Fused:
             tile.store(type, values, arrays[0], i)
             tile.store(type, self.power(self.plan.b, values, count, self.plan.exponent_floor[1]), arrays[1], i)
         return arrays[0], arrays[1]
-
-    def addend(self, bits: str) -> str:
-        """A column of C as f32."""
-        tile = self.tile
-        if self.plan.c == "f32":
-            return tile.convert("bitcast", self.i32, bits, self.f32)
-        half = tile.convert("bitcast", vector(self.rows, "i16"), bits, vector(self.rows, "half"))
-        return tile.convert("fpext", vector(self.rows, "half"), half, self.f32)
 
     # -- one column of one sum ------------------------------------------------------------------------------------------------
     def factor(self, base: str, k: int) -> str:
@@ -268,41 +250,12 @@ class _Fused:
             aligned = tile.op("fmul", f32, scaled_addend, scale)
             total = tile.op("add", self.i32, total, tile.convert("fptosi", f32, aligned, self.i32))
         unit = tile.op("fmul", f32, power, splat("float", 2.0 ** (-step.fraction_bits - scaled)))
-        value = self.rounded_integer(total, unit)
+        value = self.rounding.integer(total, unit)
         if addend and self.plan.c_inside and self.plan.d == "f32":
             # No nonzero product: C alone, which may be too small for the clamped scale.
             alone = tile.op("fcmp oeq", f32, product_power, "zeroinitializer")
-            value = tile.select(f32, alone, self.cut(tile.op("fadd", f32, addend, "zeroinitializer")), value)
+            value = tile.select(f32, alone, self.rounding.cut(tile.op("fadd", f32, addend, "zeroinitializer")), value)
         return value
-
-    def cut(self, value: str) -> str:
-        """An f32 value that needs no rounding in f32 to the plan's output format."""
-        if self.plan.rounding != "e8m13.rz":
-            return value
-        bits = self.tile.op("and", self.i32, self.tile.convert("bitcast", self.f32, value, self.i32), splat("i32", -1024))
-        return self.tile.op("fadd", self.f32, self.tile.convert("bitcast", self.i32, bits, self.f32), "zeroinitializer")
-
-    def rounded_integer(self, total: str, unit: str) -> str:
-        """total * unit in the output format, as f32. ``unit`` is a power of two."""
-        tile, f32, i32 = self.tile, self.f32, self.i32
-        near = tile.convert("sitofp", i32, total, f32)
-        if self.plan.rounding == "e8m13.rz":  # at most 20 bits: exact
-            return self.cut(tile.op("fmul", f32, near, unit))
-        back = tile.convert("fptosi", f32, near, i32)
-        sizes = [tile.call(i32, f"llvm.abs.v{self.rows}i32", (i32, x), ("i1", "false")) for x in (back, total)]
-        over = tile.convert("sext", vector(self.rows, "i1"), tile.op("icmp ugt", i32, sizes[0], sizes[1]), i32)
-        bits = tile.op("add", i32, tile.convert("bitcast", f32, near, i32), over)
-        if self.plan.rounding == "f16.rn":
-            inexact = tile.op("icmp ne", i32, back, total)
-            bits = tile.op("or", i32, bits, tile.convert("zext", vector(self.rows, "i1"), inexact, i32))
-        value = tile.op("fmul", f32, tile.convert("bitcast", i32, bits, f32), unit)
-        return self.to_half(value) if self.plan.rounding == "f16.rn" else value
-
-    def to_half(self, value: str) -> str:
-        """To nearest f16, back as f32; never -0."""
-        tile, half = self.tile, vector(self.rows, "half")
-        rounded = tile.convert("fpext", half, tile.convert("fptrunc", self.f32, value, half), self.f32)
-        return tile.op("fadd", self.f32, rounded, "zeroinitializer")
 
     def sum_wide(self, step: Step, product_power: str, addend: str, left: list[str], base: str) -> str:
         """Products in i32, C and the sum in double; float work, no scaled operands."""
@@ -331,35 +284,7 @@ class _Fused:
         aligned = tile.op("fmul", f64, tile.convert("fpext", f32, addend, f64), scale)
         total = tile.op("fadd", f64, total, tile.call(f64, f"llvm.trunc.v{self.rows}f64", (f64, aligned)))
         exact = tile.op("fmul", f64, total, tile.op("fmul", f64, power, splat("double", 2.0**-step.fraction_bits)))
-        near = tile.convert("fptrunc", f64, exact, f32)
-        back = tile.convert("fpext", f32, near, f64)
-        sizes = [tile.call(f64, f"llvm.fabs.v{self.rows}f64", (f64, x)) for x in (back, exact)]
-        over = tile.convert("sext", vector(self.rows, "i1"), tile.op("fcmp ogt", f64, sizes[0], sizes[1]), self.i32)
-        bits = tile.op("add", self.i32, tile.convert("bitcast", f32, near, self.i32), over)
-        if self.plan.rounding == "f16.rn":
-            inexact = tile.op("fcmp one", f64, back, exact)
-            bits = tile.op("or", self.i32, bits, tile.convert("zext", vector(self.rows, "i1"), inexact, self.i32))
-            return self.to_half(tile.convert("bitcast", self.i32, bits, f32))
-        value = tile.convert("bitcast", self.i32, bits, f32)
-        if self.work == "double":
-            # Stepping back made the largest number of what is 2^128 and more.
-            huge = tile.op("fcmp oge", f64, sizes[1], splat("double", 2.0**128))
-            value = tile.select(f32, huge, near, value)
-        return tile.op("fadd", f32, value, "zeroinitializer")
-
-    # -- results --------------------------------------------------------------------------------------------------------------
-    def result(self, value: str, addend: str) -> str:
-        """The bits of a column of D; ``addend`` is a C that is added last, rounded to nearest."""
-        tile, f32 = self.tile, self.f32
-        if addend:
-            value = tile.op("fadd", f32, value, addend)
-        nan = tile.op("fcmp uno", f32, value, value)
-        if self.plan.d == "f32":
-            bits = tile.convert("bitcast", f32, value, self.i32)
-            return tile.select(self.i32, nan, splat("i32", 0x7FFFFFFF), bits)
-        i16, half = vector(self.rows, "i16"), vector(self.rows, "half")
-        bits = tile.convert("bitcast", half, tile.convert("fptrunc", f32, value, half), i16)
-        return tile.select(i16, nan, splat("i16", 0x7FFF), bits)
+        return self.rounding.double(exact)
 
 
 def _define_specials(module: IrModule, plan: MmaPlan, name: str) -> None:
@@ -367,12 +292,7 @@ def _define_specials(module: IrModule, plan: MmaPlan, name: str) -> None:
     tile = Tile(module, plan, name)
     work = work_type(plan)
     vec, f32 = vector(tile.rows, work), vector(tile.rows, "float")
-    left = [
-        _restore_nan(tile, plan.a, element, tile.rows, work)
-        for group in tile.groups("a", tile.read("a"))
-        for word in tile.words(group)
-        for element in tile.row_elements(plan.a, word, work)
-    ]
+    left = [_restore_nan(tile, plan.a, element, tile.rows, work) for element in _left_elements(tile, tile.read("a"), work)]
     count = 32 * tile.per
     right = tile.text.alloca(f"[{tile.registers['b']} x {vector(count, work)}]")
     for i, register in enumerate(tile.read("b")):

@@ -10,6 +10,7 @@ from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa.fragments import is_quad_pair
 from ptxgraft.isa.numerics import MmaPlan
 from ptxgraft.lower.ir import IrModule
+from ptxgraft.lower.warp_dot import define_dot, has_dot
 from ptxgraft.lower.warp_fused import define_fused
 from ptxgraft.lower.warp_tile import Tile, splat, vector
 
@@ -38,7 +39,7 @@ def define_mma(module: IrModule, plan: MmaPlan, name: str) -> None:
     if not has_primitive(plan):
         raise UnsupportedError(f"mma {plan.name} has no compiled form", hint="the numpy executor runs it")
     if plan.kind == "float":
-        define_fused(module, plan, name)
+        (define_dot if has_dot(plan) else define_fused)(module, plan, name)
         return
     tile = Tile(module, plan, name)
     {"int": _define_int, "bit": _define_bit, "f64": _define_f64}[plan.kind](tile)

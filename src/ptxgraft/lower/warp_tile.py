@@ -26,11 +26,14 @@ def decoded_scale(format: str, work: str) -> int:
     return -8 if format == "e4m3" and work == "float" else 0
 
 
+def constant(element: str, value: int | float) -> str:
+    """A constant; floats of both widths are written as the bits of a double."""
+    return f"0x{int.from_bytes(struct.pack('<d', value), 'little'):016X}" if element in ("float", "double") else str(value)
+
+
 def splat(element: str, value: int | float) -> str:
-    """A vector constant; floats of both widths are written as the bits of a double."""
-    if element in ("float", "double"):
-        return f"splat ({element} 0x{int.from_bytes(struct.pack('<d', value), 'little'):016X})"
-    return f"splat ({element} {value})"
+    """A vector constant."""
+    return f"splat ({element} {constant(element, value)})"
 
 
 def vector(count: int, element: str) -> str:
