@@ -148,7 +148,7 @@ def fragment(matrix: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("transposed", [False, True])
 def test_matrices_come_and_go(count: int, transposed: bool) -> None:
     machine, addresses, elements = matrices(count)
-    lanes = NumpyLanes("sm_90", machine)  # pyright: ignore[reportArgumentType]
+    lanes = NumpyLanes("sm_90", machine)
     words = f"sync.aligned.m8n8.x{count}{'.trans' if transposed else ''}.shared.b16"
     load, store = form_of(f"ldmatrix.{words}"), form_of(f"stmatrix.{words}")
     assert load is not None and load.meaning is not None and store is not None and store.meaning is not None
@@ -170,10 +170,10 @@ def test_a_row_off_its_place_is_a_fault() -> None:
     assert load is not None and load.meaning is not None
     moved = addresses.copy()
     moved[0, 20] += 8  # a lane whose address is not looked at
-    load.meaning(NumpyLanes("sm_90", machine), moved, **load.options)  # pyright: ignore[reportArgumentType]
+    load.meaning(NumpyLanes("sm_90", machine), moved, **load.options)
     assert not machine.faults
     moved[0, 3] += 8
-    load.meaning(NumpyLanes("sm_90", machine), moved, **load.options)  # pyright: ignore[reportArgumentType]
+    load.meaning(NumpyLanes("sm_90", machine), moved, **load.options)
     assert machine.faults == ["a matrix row's address is no multiple of 16"]
 
 
@@ -181,5 +181,5 @@ def test_movmatrix_transposes() -> None:
     matrix = np.random.default_rng(3).integers(0, 1 << 16, (8, 8), dtype=np.uint16)
     form = form_of("movmatrix.sync.aligned.m8n8.trans.b16")
     assert form is not None and form.meaning is not None
-    got = form.meaning(NumpyLanes("sm_90", Shared(1)), fragment(matrix), **form.options)  # pyright: ignore[reportArgumentType]
+    got = form.meaning(NumpyLanes("sm_90", Shared(1)), fragment(matrix), **form.options)
     np.testing.assert_array_equal(got, fragment(matrix.T))
