@@ -7,11 +7,21 @@ import pytest
 
 from ptxgraft.errors import KernelFault, PtxgraftError, UnsupportedError
 from ptxgraft.isa import bind
+from ptxgraft.run import warp_engine
 from ptxgraft.run.execution import execute
 from ptxgraft.run.launch import Launch
 from ptxgraft.run.memory import allocate
 from ptxgraft.run.result import Watch
 from ptxgraft.text import Document
+
+
+@pytest.fixture(autouse=True, params=["function", "threaded"])
+def form(request, monkeypatch):
+    """Both forms of compiled code: a program as one function, and as a stream of operations (as programs that are too long for the first)."""
+    if request.param == "threaded":
+        monkeypatch.setattr(warp_engine, "eligible", lambda program: False)
+    return request.param
+
 
 OUT = 0x7F0000000000
 IN = 0x7F0000100000

@@ -459,7 +459,7 @@ end:
 
 # What an access site remembers is the number of a record: other threads may change it, so it is read and written whole and checked at each use.
 _REMEMBER = f"""
-define void @remember(ptr %w, ptr %addresses, i32 %mask, ptr %site) noinline {{
+define ptr @remember(ptr %w, ptr %addresses, i32 %mask, ptr %site) noinline {{
 entry:
   {get("launch", "w", WARP, "launch")}
   {get("table", "launch", LAUNCH, "allocations")}
@@ -471,14 +471,19 @@ entry:
   %a = load i64, ptr %a.p
   %r = call ptr @find(ptr %table, i64 %count, i64 %a)
   %none = icmp eq ptr %r, null
-  br i1 %none, label %end, label %note
+  br i1 %none, label %unknown, label %known
+unknown:
+  ret ptr %table
+known:
+  %forget = icmp eq ptr %site, null
+  br i1 %forget, label %end, label %note
 note:
   {get("number", "r", RECORD, "number")}
   %number32 = trunc i64 %number to i32
   store atomic i32 %number32, ptr %site monotonic, align 4
   br label %end
 end:
-  ret void
+  ret ptr %r
 }}
 """
 

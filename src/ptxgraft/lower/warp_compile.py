@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +18,7 @@ import ptxgraft.lower
 from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa import Form
 from ptxgraft.lower import jit
+from ptxgraft.lower.warp_native import NAME
 from ptxgraft.lower.warp_operations import Operation, function_text
 from ptxgraft.lower.warp_runtime import runtime_text
 from ptxgraft.lower.warp_state import RUNTIME
@@ -70,6 +71,20 @@ class Functions:
                 self._load([found], names)
                 assert {ENTRY, *RUNTIME} <= self._addresses.keys()
             return self._addresses
+
+    def native(self, key: str, make: Callable[[], str], store: Store) -> int:
+        """The address of a program's function. ``key`` names the program and all that it depends on; ``make`` gives its module's text."""
+        with self._lock:
+            found = self._addresses.get(key)
+            if found is None:
+                data = store.get(_key(key))
+                if data is None:
+                    data = jit.compile_ir(make(), 2, passes="O2")
+                    store.put(_key(key), data)
+                engine = jit.load_objects([data], _library())
+                self._engines.append(engine)
+                found = self._addresses[key] = engine.address(NAME)
+            return found
 
     def operations(
         self, wanted: Mapping[str, tuple[Operation, Form]], store: Store

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ptxgraft.lower.ir import Emitter, Val, literal
+from ptxgraft.lower.ir import Emitter, Val
 from ptxgraft.lower.warp_access import ATOMIC_BIT, STORE_BIT, access_code
-from ptxgraft.lower.warp_state import LANES, LAUNCH, RECORD, RECORD_BYTES, RUNTIME, WARP, Layout, slot_bytes
+from ptxgraft.lower.warp_state import LANES, LAUNCH, RECORD, RUNTIME, WARP, Layout, slot_bytes
 
 FAILED = "failed"
 """The block to go to when a fault has been written down."""
@@ -23,40 +23,59 @@ FAILED = "failed"
 GATHERED = (32, 64)
 """Element widths that the CPU can gather."""
 
+_CHANGING = frozenset(
+    ["active", "live", "status", "blocked", "waiting", "steps", "barrier", "votes", "present", "block", "resume", "pcs", "stop"]
+)
+"""Fields that are not the same all through a launch."""
+
+METADATA = "!0 = !{}\n"
+"""What a module's text ends with that uses a machine."""
+
 _TABLES = ("global", "const", "generic")
 
 
 @dataclass(slots=True)
 class Segment:
-    """Where addresses of a space lie: ``base`` .. ``base + size - 1``, at host address ``+ delta`` (i64 text each)."""
+    """Where addresses of a space lie: ``base`` .. ``base + size - 1``, at host address ``+ delta`` (i64 text each).
+    ``site`` names what remembers it, if anything does."""
 
     base: str
     size: str
     delta: str
+    site: str = ""
 
 
 class Memory:
-    """The memory part of a machine. ``w`` is the name of the warp's pointer, ``index`` that of the instruction's number (i32 text). ``mask`` is a
-    predicate, ``bits`` the same as i32 text. All are set by the owner before each statement."""
+    """The memory part of a machine. ``w`` is the name of the warp's pointer, ``index`` that of the instruction's number, ``bits`` the active lanes
+    (i32 text both), ``mask`` the same as a predicate. The owner sets them before each statement."""
 
     group = LANES // 2
 
     def __init__(self, out: Emitter, w: str = "%w") -> None:
         self.out, self.w = out, w
-        self.mask: Val = literal(1, 1)
-        self.bits = "-1"
+        self.activate("-1")
         self.index = "0"
         self.can_fail = False
 
-    def site(self) -> str:
-        """A pointer to an i32 of this place in the program, 0 at first: the allocation that it met last. None: not remembered."""
+    def activate(self, bits: str) -> None:
+        """Make these the active lanes."""
+        self.bits = bits
+        self.mask = Val(self.out.deferred(lambda: f"bitcast i32 {bits} to <{LANES} x i1>"), 1)
+
+    def remembered(self) -> Segment:
+        """The allocation that this place in the program met last (or any other)."""
+        raise NotImplementedError
+
+    def missed(self, segment: Segment, addresses: str) -> None:
+        """Remember the allocation of the first active lane's address."""
         raise NotImplementedError
 
     # -- structures ---------------------------------------------------------------------------------------------------
     def field(self, layout: Layout, base: str, name: str, extra: int = 0) -> str:
         """The contents of a scalar field of the structure at pointer ``base``."""
         pointer = self.address(base, layout[name] + extra)
-        return self.out.value(f"load {layout.types[name]}, ptr {pointer}, align {4 if layout.types[name] == 'i32' else 8}")
+        constant = "" if name in _CHANGING else ", !invariant.load !0"
+        return self.out.value(f"load {layout.types[name]}, ptr {pointer}, align {4 if layout.types[name] == 'i32' else 8}{constant}")
 
     def address(self, base: str, offset: int | str) -> str:
         return self.out.value(f"getelementptr i8, ptr {base}, i64 {offset}")
@@ -108,12 +127,12 @@ class Memory:
         raw = self.out.value(f"load {type}, ptr {self.address(values, i * slot_bytes(width))}, align {min(64, width * 4)}")
         return Val(self.out.value(f"select <{LANES} x i1> {self.lanes_of(self.bits)}, {type} {raw}, {type} zeroinitializer"), width)
 
-    def checked(self, function: str, address: Val, values: str, code: int, site: str | None) -> None:
+    def checked(self, function: str, address: Val, values: str, code: int, segment: Segment | None) -> None:
         """Let the runtime do it, lane by lane."""
         pointer, given = self.runtime(function), f", ptr {values}" if values else ""
         addresses = self.fill(address)
-        if site is not None:
-            self.out.emit(f"call void {self.runtime('remember')}(ptr {self.w}, ptr {addresses}, i32 {self.bits}, ptr {site})")
+        if segment is not None and segment.site:
+            self.missed(segment, addresses)
         ok = self.out.value(f"call i1 {pointer}(ptr {self.w}, ptr {addresses}{given}, i32 {self.bits}, i32 {self.index}, i32 {code})")
         self.require(ok)
 
@@ -121,28 +140,25 @@ class Memory:
         return self.out.slot(("values", width, count), f"[{count} x <{LANES} x i{width}>]")
 
     # -- segments -----------------------------------------------------------------------------------------------------
-    def segment(self, space: str) -> tuple[Segment, str | None]:
-        """The segment to try, and the site that remembers it."""
-        out, launch = self.out, self.launch()
+    def segment(self, space: str) -> Segment:
+        """The segment to try."""
+        out = self.out
         if space in _TABLES:
-            site = self.site()
-            number = out.value(f"zext i32 {out.value(f'load atomic i32, ptr {site} monotonic, align 4')} to i64")
-            table = self.field(LAUNCH, launch, "allocations")
-            record = self.address(table, out.value(f"mul i64 {number}, {RECORD_BYTES}"))
-            return self.record(record), site
+            return self.remembered()
+        launch = self.launch()
         if space == "host":
-            return self.record(self.field(LAUNCH, launch, "hosts")), None
+            return self.record(self.field(LAUNCH, launch, "hosts"))
         if space in ("shared", "local"):
             start = self.field(WARP, self.w, space)
         else:
             start = self.field(LAUNCH, launch, "param")
         size = out.value(f"zext i32 {self.field(LAUNCH, launch, space + '_bytes')} to i64")
-        return Segment("0", size, out.value(f"ptrtoint ptr {start} to i64")), None
+        return Segment("0", size, out.value(f"ptrtoint ptr {start} to i64"))
 
-    def record(self, pointer: str) -> Segment:
+    def record(self, pointer: str, site: str = "") -> Segment:
         base = self.field(RECORD, pointer, "base")
         size = self.out.value(f"sub i64 {self.field(RECORD, pointer, 'end')}, {base}")
-        return Segment(base, size, self.field(RECORD, pointer, "delta"))
+        return Segment(base, size, self.field(RECORD, pointer, "delta"), site)
 
     def inside(self, segment: Segment, address: str, span: int | str, align: int) -> str:
         """i1: do ``span`` bytes from ``address`` lie in the segment, ``address`` a multiple of ``align``?"""
@@ -166,7 +182,7 @@ class Memory:
             return self.load_one(space, address, width, count)
         out, type = self.out, f"<{LANES} x i{width}>"
         bytes_ = width // 8 * count
-        segment, site = self.segment(space)
+        segment = self.segment(space)
         done, slow = out.fresh_label("loaded"), out.fresh_label("slow")
         ways: list[tuple[str, list[str]]] = []
         gather = out.fresh_label("gather") if width in GATHERED else slow
@@ -193,7 +209,7 @@ class Memory:
             out.emit(f"br label %{done}")
         out.label(slow)
         values = self.values(width, count)
-        self.checked("access", address, values, access_code(space, width, count), site)
+        self.checked("access", address, values, access_code(space, width, count), segment)
         ways.append((out.block, [self.stored(values, type, width, i).name for i in range(count)]))
         out.emit(f"br label %{done}")
         out.label(done)
@@ -206,7 +222,7 @@ class Memory:
         """All lanes read one address: scalars."""
         out = self.out
         bytes_ = width // 8 * count
-        segment, site = self.segment(space)
+        segment = self.segment(space)
         fast, slow, done = out.fresh_label("one"), out.fresh_label("slow"), out.fresh_label("loaded")
         some = out.value(f"icmp ne i32 {self.bits}, 0")
         ok = self.inside(segment, address.name, bytes_, 1 if space == "host" else bytes_)
@@ -222,7 +238,7 @@ class Memory:
             out.emit(
                 f"store <{LANES} x i{width}> zeroinitializer, ptr {self.address(values, i * slot_bytes(width))}, align {min(64, width * 4)}"
             )
-        self.checked("access", address, values, access_code(space, width, count), site)
+        self.checked("access", address, values, access_code(space, width, count), segment)
         first = self.first_lane()
         scalars = [
             out.value(
@@ -354,7 +370,7 @@ class Memory:
         type = f"<{LANES} x i{width}>"
         bytes_ = width // 8 * count
         align = 1 if space == "host" else bytes_
-        segment, site = self.segment(space)
+        segment = self.segment(space)
         names = [self.vector(v, width) for v in values]
         done, slow, free = out.fresh_label("stored"), out.fresh_label("slow"), out.fresh_label("free")
         scatter = out.fresh_label("scatter") if width in GATHERED else slow
@@ -381,7 +397,7 @@ class Memory:
         place = self.values(width, count)
         for i, value in enumerate(names):
             out.emit(f"store {type} {value}, ptr {self.address(place, i * slot_bytes(width))}, align {min(64, width * 4)}")
-        self.checked("access", address, place, access_code(space, width, count, STORE_BIT), site)
+        self.checked("access", address, place, access_code(space, width, count, STORE_BIT), segment)
         out.emit(f"br label %{done}")
         out.label(done)
 

@@ -16,9 +16,9 @@ from ptxgraft.isa import TYPES, Address, Form, Imm, Instruction, Operand, Progra
 from ptxgraft.lower.ir import Emitter, IrModule, Val, literal
 from ptxgraft.lower.warp_lanes import WarpLanes
 from ptxgraft.lower.warp_machine import Machine
-from ptxgraft.lower.warp_memory import FAILED
+from ptxgraft.lower.warp_memory import FAILED, METADATA, Segment
 from ptxgraft.lower.warp_runtime import operation_bytes
-from ptxgraft.lower.warp_state import LANES, LAUNCH, OPERATION_HEAD, WARP, slot_bytes
+from ptxgraft.lower.warp_state import LANES, LAUNCH, OPERATION_HEAD, RECORD_BYTES, WARP, slot_bytes
 
 if TYPE_CHECKING:
     from ptxgraft.isa.numerics import MmaPlan
@@ -159,17 +159,24 @@ STORED = literal(0, 32)
 
 class OperationMachine(Machine):
     """The machine of an operation: a tensor-core instruction works on the registers where they lie when all its operands are as the register
-    file holds them. ``registers`` maps values as loaded to the number of the word that names their slot."""
+    file holds them. ``registers`` maps values as loaded to the number of the word that names their slot; ``place`` points to the word, an i32, 0 at first, that remembers
+    an allocation's number."""
 
     def __init__(self, out: Emitter) -> None:
         super().__init__(out)
         self.registers: dict[Val, int] = {}
         self.in_place = False
-        self.remembered = ""
+        self.place = ""
 
-    def site(self) -> str:
-        assert self.remembered, "an operation that says nothing of global memory touches it"
-        return self.remembered
+    def remembered(self) -> Segment:
+        assert self.place, "an operation that says nothing of global memory touches it"
+        number = self.out.value(f"load atomic i32, ptr {self.place} monotonic, align 4")
+        wide = self.out.value(f"zext i32 {number} to i64")
+        table = self.field(LAUNCH, self.launch(), "allocations")
+        return self.record(self.address(table, self.out.value(f"mul i64 {wide}, {RECORD_BYTES}")), self.place)
+
+    def missed(self, segment: Segment, addresses: str) -> None:
+        self.out.value(f"call ptr {self.runtime('remember')}(ptr {self.w}, ptr {addresses}, i32 {self.bits}, ptr {segment.site})")
 
     def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val]) -> tuple[Val, ...]:
         if not self.in_place:
@@ -196,7 +203,7 @@ def function_text(operation: Operation, form: Form, features: frozenset[str]) ->
     """The module of one operation: it defines ``operation.name`` and refers to nothing outside."""
     module = IrModule()
     body = _Function(operation, form, module, features).write()
-    return f"{module.text()}\ndefine ptr @{operation.name}(ptr noalias %w, ptr noalias %op) nounwind {{\n{body}\n}}\n"
+    return f"{module.text()}\ndefine ptr @{operation.name}(ptr noalias %w, ptr noalias %op) nounwind {{\n{body}\n}}\n{METADATA}"
 
 
 class _Function:
@@ -218,8 +225,7 @@ class _Function:
             if self.operation.guard == "unless":
                 guard = out.value(f"xor i32 {guard}, -1")
             active = out.value(f"and i32 {active}, {guard}")
-        machine.bits = active
-        machine.mask = Val(out.value(f"bitcast i32 {active} to <{LANES} x i1>"), 1)
+        machine.activate(active)
         inputs: list[object] = []
         outputs: list[list[tuple[Part, str]]] = []
         for role, part in zip(form.roles, self.operation.parts, strict=True):
@@ -232,7 +238,7 @@ class _Function:
             elif role.kind in ("in", "addr", "resource", "text"):
                 inputs.extend(self.input(role, part))
         if remembers(form):
-            machine.remembered = machine.address("%op", OPERATION_HEAD + 4 * self.words)
+            machine.place = machine.address("%op", OPERATION_HEAD + 4 * self.words)
             self.words += 1
         machine.in_place = not self.operation.guard and all(p.kind != "sink" for places in outputs for p, _ in places)
         self.lanes.statement()
@@ -397,4 +403,5 @@ def _flat(result: object) -> Iterator[Val]:
         for item in result:
             yield from _flat(item)
     elif result is not None:
-        yield result  # pyright: ignore[reportReturnType]
+        assert isinstance(result, Val)
+        yield result

@@ -13,17 +13,9 @@ from dataclasses import dataclass, field
 from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa import Form, Imm, Instruction, Operand, Program, Reg
 from ptxgraft.lower.warp_operations import Encoder, Operation
+from ptxgraft.lower.warp_plan import WarpPlan, leaders_of, waits
 from ptxgraft.lower.warp_runtime import LABEL_BYTES, operation_bytes
 from ptxgraft.lower.warp_state import FULL, OPERATION_HEAD, WARP, Fault, slot_bytes
-
-
-@dataclass(slots=True)
-class WarpPlan:
-    """What data flow knows about a program: its blocks as (start, stop) instruction numbers, and the registers live at each one's start and end."""
-
-    blocks: Sequence[tuple[int, int]]
-    live_in: Sequence[set[int]]
-    live_out: Sequence[set[int]]
 
 
 @dataclass(slots=True)
@@ -31,7 +23,7 @@ class Code:
     """``stream``: the operations, function pointers zero. ``calls``: (offset, name) of each pointer to fill in; names of control operations begin
     ``op_`` too. ``operations``: what to compile, by name. ``labels``: stream offset to instruction number. ``warp_bytes``: size of a warp's state.
     ``slots``: each register's place in a warp's state. ``ordered``: blocks must run one after another, because lanes of different blocks meet in memory
-    (atomics). ``errors``: what to raise when an instruction that cannot run is reached, by its number."""
+    (atomics). ``native``: the stream is one operation, a function for the whole program, and labels are block numbers. ``errors``: what to raise when an instruction that cannot run is reached, by its number."""
 
     stream: bytearray = field(default_factory=bytearray)
     calls: list[tuple[int, str]] = field(default_factory=list)
@@ -40,6 +32,7 @@ class Code:
     warp_bytes: int = WARP.size
     slots: dict[int, int] = field(default_factory=dict)
     ordered: bool = False
+    native: bool = False
     errors: dict[int, UnsupportedError] = field(default_factory=dict)
 
 
@@ -47,6 +40,22 @@ def assemble(program: Program, plan: WarpPlan, profile: str, refused: Mapping[st
     """The threaded code of a program. What cannot be encoded, and operations whose names are ``refused`` (they could not be compiled), become
     operations that stop the launch when they are reached."""
     return _Assembler(program, plan, profile, refused or {}).run()
+
+
+def native_code(program: Program, plan: WarpPlan, name: str) -> Code:
+    """The stream of a program that is one function (``warp_native``), called ``name`` among the stream's calls."""
+    slots, size = register_slots(program, plan)
+    code = Code(warp_bytes=size, slots=slots, ordered=meets(program), native=True)
+    code.stream += bytes(operation_bytes(0))
+    code.calls.append((0, name))
+    code.labels = dict(enumerate(sorted(leaders_of(program))))
+    return code
+
+
+def meets(program: Program) -> bool:
+    """Do lanes of different blocks meet in memory, so that the order of blocks shows?"""
+    forms = (i.form for i in program.instructions)
+    return any(f is not None and f.family == "atomic" and f.stores in ("global", "generic") for f in forms)
 
 
 def register_slots(program: Program, plan: WarpPlan) -> tuple[dict[int, int], int]:
@@ -100,7 +109,7 @@ class _Assembler:
     def __init__(self, program: Program, plan: WarpPlan, profile: str, refused: Mapping[str, UnsupportedError]) -> None:
         self.program, self.plan, self.refused = program, plan, refused
         self.slots, size = register_slots(program, plan)
-        self.code = Code(warp_bytes=size, slots=self.slots)
+        self.code = Code(warp_bytes=size, slots=self.slots, ordered=meets(program))
         self.encoder = Encoder(program, self.slots, profile)
         self.places: dict[int, int] = {}
         self.targets: list[tuple[int, int]] = []
@@ -108,7 +117,7 @@ class _Assembler:
 
     def run(self) -> Code:
         instructions = self.program.instructions
-        leaders = self.leaders()
+        leaders = leaders_of(self.program)
         for register in sorted(self.plan.live_in[0]) if self.plan.live_in else ():
             self.control("clear", 0, self.slots[register], slot_bytes(self.program.registers[register].type.width))
         order = sorted(leaders)
@@ -120,19 +129,6 @@ class _Assembler:
         for at, target in self.targets:
             struct.pack_into("<I", self.code.stream, at, self.places[target])
         return self.code
-
-    def leaders(self) -> set[int]:
-        """Where lanes may stand apart or wait: each gets a label."""
-        leaders = {0}
-        for instruction in self.program.instructions:
-            form = instruction.form
-            leaders.update(instruction.targets)
-            if form is None or form.control or form.convergent:
-                leaders.add(instruction.index + 1)
-            if form is not None and (form.convergent or form.control == "barrier"):
-                leaders.add(instruction.index)
-        leaders.discard(len(self.program.instructions))
-        return leaders
 
     # -- the stream ---------------------------------------------------------------------------------------------------
     def append(self, name: str, index: int, words: Sequence[int]) -> int:
@@ -261,8 +257,6 @@ class _Assembler:
             self.around(instruction)
             self.control("converge", instruction.index, *self.members(instruction, form))
         self.append(name, instruction.index, words)
-        if form.family == "atomic" and form.stores in ("global", "generic"):
-            self.code.ordered = True
 
     def refuse(self, instruction: Instruction, error: UnsupportedError) -> None:
         self.code.errors[instruction.index] = error
@@ -273,8 +267,3 @@ class _Assembler:
             if role.name == "membermask":
                 return self.source(operand)
         return 0, FULL
-
-
-def waits(form: Form) -> bool:
-    """Does a convergent form wait for other lanes? Spellings without ``.sync`` work on whoever is there."""
-    return ".sync" in form.entry.spelling

@@ -168,6 +168,7 @@ define internal void @reset_warp(ptr %w, ptr %code, i64 %budget) {{
   {put("0", "w", WARP, "waiting", "wt")}
   {put("%code", "w", WARP, "resume", "r")}
   {put("%budget", "w", WARP, "steps", "st")}
+  {put("1", "w", WARP, "fresh", "fr")}
   {at("pcs", "w", WARP, "pcs")}
   store <32 x i32> zeroinitializer, ptr %pcs.p
   ret void

@@ -59,10 +59,11 @@ LAUNCH = Layout(
     allocations="ptr", allocation_count="i64", hosts="ptr", host_count="i64", images="ptr", image_count="i64",
     shared_window="i64", local_window="i64", param_window="i64", window_bytes="i64",
     blocks="ptr", block_count="i64", next_block="i64", stop="i32", native="i32", step_budget="i64",
-    watch="ptr", watch_count="i64", constants="ptr", constant_count="i64",
+    watch="ptr", watch_count="i64", constants="ptr", constant_count="i64", sites="ptr",
 )  # fmt: skip
 """The launch. ``blocks`` are linear block numbers (i64); ``next_block`` counts those taken; ``stop`` is set at the first fault.
-``constants`` are the records of const variables. ``native``: program counters are block numbers, and a warp resumes at its entry."""
+``constants`` are the records of const variables. ``native``: program counters are block numbers, and a warp resumes at its entry.
+``sites``: for each instruction an i32 that remembers an allocation's number."""
 
 WORKER = Layout(
     launch="ptr", warps="ptr", warp_count="i32", warp_bytes="i32", shared="ptr", local="ptr", local_total="i64", block="3*i32", block_linear="i64",
@@ -75,10 +76,11 @@ and for reductions the threads that came and those whose predicate held."""
 
 WARP = Layout(
     active="i32", live="i32", initial="i32", number="i32", status="i32", blocked="i32", waiting="i32", barrier="i32",
-    worker="ptr", launch="ptr", resume="ptr", steps="i64", shared="ptr", local="ptr", barrier_count="i32", votes="i32", present="i32",
+    worker="ptr", launch="ptr", resume="ptr", steps="i64", shared="ptr", local="ptr", barrier_count="i32", votes="i32", present="i32", fresh="i32",
     pcs="32*i32", tid_x="32*i32", tid_y="32*i32", tid_z="32*i32", barriers="32*i32", found="32*i64",
 )  # fmt: skip
-"""A warp's header; its register file follows at ``WARP.size``. ``blocked`` lanes wait for others at a convergent operation, ``waiting`` ones at a barrier."""
+"""A warp's header; its register file follows at ``WARP.size``. ``blocked`` lanes wait for others at a convergent operation, ``waiting`` ones at a barrier.
+``fresh`` is 1 until the warp first runs."""
 
 RECORD = Layout(base="i64", end="i64", delta="i64", number="i64")
 RECORD_BYTES = 32

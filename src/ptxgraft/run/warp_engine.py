@@ -8,23 +8,28 @@ another, so that the order in which they meet is always the same.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgraft.errors import UsageError
-from ptxgraft.flow.cfg import build_cfg
+from ptxgraft.errors import UnsupportedError, UsageError
+from ptxgraft.flow.cfg import Cfg, build_cfg
 from ptxgraft.flow.liveness import build_liveness
+from ptxgraft.flow.uniform import uniform_registers
 from ptxgraft.isa import Program
+from ptxgraft.lower import jit
 from ptxgraft.lower.warp_access import LOG_BYTES
 from ptxgraft.lower.warp_compile import ENTRY, FUNCTIONS
 from ptxgraft.lower.warp_machine import SPECIAL_ORDER
-from ptxgraft.lower.warp_program import Code, WarpPlan, assemble
+from ptxgraft.lower.warp_native import eligible, native_text
+from ptxgraft.lower.warp_plan import WarpPlan
+from ptxgraft.lower.warp_program import Code, assemble, native_code
 from ptxgraft.lower.warp_state import IMAGE_FIELDS, LAUNCH, RECORD_BYTES, RUNTIME, WARP, WORKER, Fault, fields_of
 from ptxgraft.run import special
 from ptxgraft.run.cache import Cache
@@ -86,19 +91,47 @@ def prepare(program: Program, profile: str) -> Code:
 
 
 def _prepare(program: Program, profile: str) -> Code:
-    cfg = build_cfg(program)
-    live = build_liveness(program, cfg)
-    plan = WarpPlan([(b.start, b.stop) for b in cfg.blocks], live.live_in, live.live_out)
+    flow = build_cfg(program)
+    live = build_liveness(program, flow)
+    plan = WarpPlan([(b.start, b.stop) for b in flow.blocks], live.live_in, live.live_out)
     cache = _cache()
-    control = FUNCTIONS.runtime(cache)
-    code = assemble(program, plan, profile)
-    addresses, refused = FUNCTIONS.operations(code.operations, cache)
-    if refused:
-        code = assemble(program, plan, profile, refused)
+    addresses = FUNCTIONS.runtime(cache)
+    code = None
+    if eligible(program):
+        plan.uniform = uniform_registers(program, flow)
+        plan.joins = _joins(program, flow, plan.uniform)
+        code, addresses = _native(program, plan, profile, cache)
+    if code is None:
+        code = assemble(program, plan, profile)
+        addresses, refused = FUNCTIONS.operations(code.operations, cache)
+        if refused:
+            code = assemble(program, plan, profile, refused)
     stream = np.frombuffer(code.stream, dtype=np.uint64)
     places = np.array([at for at, _ in code.calls], dtype=np.int64) // 8
-    stream[places] = [addresses.get(name) or control[name] for _, name in code.calls]
+    stream[places] = [addresses[name] for _, name in code.calls]
     return code
+
+
+def _native(program: Program, plan: WarpPlan, profile: str, cache: Cache) -> tuple[Code | None, Mapping[str, int]]:
+    """The program as one function; None when something in it cannot be compiled (which matters only where it is reached)."""
+    document = hashlib.sha256(program.document.data).hexdigest()
+    key = f"program {document} {program.name} {profile}"
+    code = native_code(program, plan, key)
+    try:
+        address = FUNCTIONS.native(key, lambda: native_text(program, plan, code.slots, profile, jit.host().names)[0], cache)
+    except UnsupportedError:
+        return None, {}
+    return code, {key: address}
+
+
+def _joins(program: Program, flow: Cfg, uniform: frozenset[int]) -> set[int]:
+    """Where lanes that part at a branch come together."""
+    joins: set[int] = set()
+    for block in flow.blocks:
+        join = flow.immediate_postdominator[block.index]
+        if len(block.successors) > 1 and join >= 0 and not uniform.issuperset(program.instructions[block.stop - 1].reads):
+            joins.add(flow.blocks[join].start)
+    return joins
 
 
 def _cache() -> Cache:
@@ -183,6 +216,8 @@ class _Job:
             step_budget=self.budget,
             watch=self.words([n for r in ranges for n in r]),
             watch_count=len(ranges),
+            sites=self.keep(padded(4 * len(launch.program.instructions))),
+            native=int(self.code.native),
             constants=self.records([(a.base, a.end, 0) for a in constants_of(launch)]),
             constant_count=len(constants_of(launch)),
         )

@@ -112,13 +112,20 @@ def _checked(program: Program, index: int) -> int:
     return index
 
 
+def _place(code: Code, worker: Stopped, warp: int, lane: int) -> int:
+    """The instruction at which a lane stands."""
+    index = code.labels[worker.warp_field(warp, "pcs", lane)]
+    # A lane at a barrier stands, in compiled code, where it will go on.
+    return index - 1 if code.native and worker.warp_field(warp, "waiting") >> lane & 1 else index
+
+
 def _where(launch: Launch, code: Code, worker: Stopped, warp: int, lane: int = -1) -> str:
     """Where a lane stands, in words; without one, the lowest place of the warp."""
     live = worker.warp_field(warp, "live")
     lanes = [i for i in range(32) if live >> i & 1 and lane in (-1, i)]
     if not lanes:
         return "exited"
-    index = code.labels[min(worker.warp_field(warp, "pcs", i) for i in lanes)]
+    index = min(_place(code, worker, warp, i) for i in lanes)
     return f"at line {launch.program.line(index)} {faults.statement(launch.program, index)}"
 
 
@@ -142,7 +149,7 @@ def _barrier(launch: Launch, code: Code, worker: Stopped) -> PtxgraftError:
     warps = range(launch.warps_per_block)
     first = next(w for w in warps if worker.warp_field(w, "waiting"))
     lane = next(i for i in range(32) if worker.warp_field(first, "waiting") >> i & 1)
-    index = code.labels[worker.warp_field(first, "pcs", lane)]
+    index = _place(code, worker, first, lane)
     number, count = worker.warp_field(first, "barriers", lane), worker.warp_field(first, "barrier_count")
 
     def came(warp: int) -> bool:
