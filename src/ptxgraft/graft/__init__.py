@@ -9,10 +9,32 @@ from ptxgraft.graft.cut import STYLES, Cut, cut
 from ptxgraft.graft.interface import Interface, Passed
 from ptxgraft.graft.merge import Merged, merge_function
 from ptxgraft.graft.probe_sites import probe_lines, probe_stages
-from ptxgraft.graft.probes import FILL, Probe, probe, read_probe, touched
+from ptxgraft.graft.probes import FILL, Probe, probe, probe_many, read_probe, touched
 
 __all__ = [
-    "FILL", "STYLES", "AssembleResult", "Body", "Cut", "Interface", "Merged", "Passed", "Probe", "Usage", "assemble", "cut", "find_nvcc",
-    "find_ptxas", "function_body", "identity_body", "merge_function", "probe", "probe_lines", "probe_stages", "read_probe", "text_body",
-    "touched", "wrong_fragment_body",
+    "FILL",
+    "STYLES",
+    "AssembleResult",
+    "Body",
+    "Cut",
+    "Interface",
+    "Merged",
+    "Passed",
+    "Probe",
+    "Usage",
+    "assemble",
+    "cut",
+    "find_nvcc",
+    "find_ptxas",
+    "function_body",
+    "identity_body",
+    "merge_function",
+    "probe",
+    "probe_lines",
+    "probe_many",
+    "probe_stages",
+    "read_probe",
+    "text_body",
+    "touched",
+    "wrong_fragment_body",
 ]  # fmt: skip

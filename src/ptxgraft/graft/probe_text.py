@@ -18,8 +18,19 @@ from ptxgraft.text import Document, EditScript, FreshNames, Function, Kind, Stat
 
 
 @dataclass(slots=True)
+class Part:
+    """One stage's stores: at ``sites``, the registers ``stored``, from word ``first_word`` of a lane's row on, filled up to ``words``."""
+
+    sites: Sequence[Site]
+    stored: Sequence[Stored]
+    first_word: int
+    words: int
+
+
+@dataclass(slots=True)
 class ProbeBuffer:
-    """Where rows lie. ``argument``: (offset, byte offset) of an existing pointer with ``slots`` slots, or None for added parameters."""
+    """Where rows lie. ``argument``: (offset, byte offset) of an existing pointer with ``slots`` slots, or None for added parameters. ``words`` is a
+    lane's row, all parts together."""
 
     argument: tuple[int, int] | None
     slots: int
@@ -27,9 +38,10 @@ class ProbeBuffer:
     words: int
 
 
-def write_probe(program: Program, sites: Sequence[Site], stored: Sequence[Stored], buffer: ProbeBuffer) -> bytes:
-    """The module with a store at each site. A site in a function gets the buffer through parameters added to it and to all that call it."""
+def write_probe(program: Program, parts: Sequence[Part], buffer: ProbeBuffer) -> bytes:
+    """The module with a store at each site of each part. A site in a function gets the buffer through parameters added to it and to all that call it."""
     document, entry = program.document, program.entry
+    sites = [site for part in parts for site in part.sites]
     script, fresh = EditScript(document), FreshNames(document)
     pointer, slots = fresh.name("probe"), fresh.name("probe_slots")
     threaded = _functions_to_thread(document, sites)
@@ -40,12 +52,12 @@ def write_probe(program: Program, sites: Sequence[Site], stored: Sequence[Stored
             _add_parameters(script, function, pointer, slots)
     for call, caller in _calls(document, threaded):
         _pass_on(script, program, call, caller, threaded, buffer, (pointer, slots), fresh)
-    for site in sites:
+    for part, site in [(p, site) for p in parts for site in p.sites]:
         function = document.function_of(site.statement)
         assert function is not None
         scratch = Scratch(fresh)
         lines = _source(program, function, buffer, (pointer, slots), scratch)
-        text = _store(lines, stored, site.guard, buffer, scratch)
+        text = _store(lines, part, site.guard, buffer, scratch)
         if site.after:
             script.insert_after(site.statement, text)
         else:
@@ -72,19 +84,19 @@ def _source(
     return [*lines, f"mov.u32 {slots}, {buffer.slots};"], pointer, slots
 
 
-def _store(source: tuple[list[str], str, str], stored: Sequence[Stored], guard: str, buffer: ProbeBuffer, scratch: Scratch) -> str:
+def _store(source: tuple[list[str], str, str], part: Part, guard: str, buffer: ProbeBuffer, scratch: Scratch) -> str:
     """The block of statements at one site."""
     lines, pointer, slots = source
     lines = [*lines]
     held: list[str] = []
-    for register in stored:
+    for register in part.stored:
         before, registers = split(register.name, register.type, scratch)
         lines += before
         held += registers
-    if len(held) < buffer.words:
+    if len(held) < part.words:
         zero = scratch.register("b32")
         lines.append(f"mov.u32 {zero}, 0;")
-        held += [zero] * (buffer.words - len(held))
+        held += [zero] * (part.words - len(held))
     row, allowed = scratch.register("b64"), scratch.register("pred")
     lines += _row(pointer, slots, row, allowed, buffer, scratch)
     if guard:
@@ -93,8 +105,9 @@ def _store(source: tuple[list[str], str, str], stored: Sequence[Stored], guard: 
             wanted = scratch.register("pred")
             lines.append(f"not.pred {wanted}, {guard[1:].strip()};")
         lines.append(f"and.pred {allowed}, {allowed}, {wanted};")
-    for i in range(0, buffer.words, 4):
-        place = f"{row}+{4 * i}" if i else row
+    for i in range(0, part.words, 4):
+        at = 4 * (part.first_word + i)
+        place = f"{row}+{at}" if at else row
         lines.append(f"@{allowed} st.global.v4.b32 [{place}], {{{', '.join(held[i : i + 4])}}};")
     return "\n".join(["{", *("\t" + line for line in [*scratch.declarations(), *lines]), "}"])
 

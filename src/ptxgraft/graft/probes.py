@@ -5,23 +5,23 @@ the kernel is launched.
 
 The buffer is an array of slots, one for each warp of each block: slot ``block * warps + warp`` with blocks numbered ``x + gx*(y + gy*z)`` and warps by
 linear thread number / 32. A slot has ``max(floor, 32 * words * 4)`` bytes rounded up to a power of two; lane L's row of ``words`` 32-bit words is at
-byte ``L * words * 4`` of it; ``words`` is padded to a multiple of four, so that 16-byte stores stay aligned.
+byte ``L * words * 4`` of it; ``words`` is padded to a multiple of four, so that 16-byte stores stay aligned. Several stages probed at once share a
+row: each has its own words of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
-from ptxgraft.errors import UsageError
+from ptxgraft.errors import UnsupportedError, UsageError
 from ptxgraft.graft.carry import check_carried, words
 from ptxgraft.graft.cut import Cut
 from ptxgraft.graft.excerpt import RegionChoice
 from ptxgraft.graft.probe_sites import Stage, Stored, find_sites
-from ptxgraft.graft.probe_text import ProbeBuffer, write_probe
+from ptxgraft.graft.probe_text import Part, ProbeBuffer, write_probe
 from ptxgraft.isa import Register, align_up
 from ptxgraft.text import Document
 
@@ -39,12 +39,12 @@ Grid = Sequence[int]
 
 @dataclass(eq=False)
 class Probe:
-    """A probed module. ``registers`` are (name, type) in the order of their words; ``words`` is padded, ``slot_bytes`` a power of two; ``lines`` are
+    """A probed module, ``document``, made of ``original``. ``registers`` are (name, type) in the order of their words; ``words`` is padded, ``slot_bytes`` a power of two; ``lines`` are
     the lines of the text that was probed, after or before which it stores. ``argument`` is the existing argument used, (offset, byte offset), or None; then
     ``argument_offset`` is where the added pointer lies in the argument block, its number of slots 8 bytes later. ``slots`` is the capacity
-    compiled into the text (0: it is the added argument's)."""
+    compiled into the text (0: it is the added argument's). ``first_word`` is where the stage's registers start in a lane's row."""
 
-    text: bytes
+    document: Document
     original: Document
     entry: str
     where: Stage
@@ -57,11 +57,12 @@ class Probe:
     slots: int
     stored: list[Stored]
     notes: list[str] = field(default_factory=list)
+    first_word: int = 0
 
-    @cached_property
-    def document(self) -> Document:
-        """The probed module, parsed."""
-        return Document.parse(self.text, f"{self.original.name} (probe {self.where})")
+    @property
+    def text(self) -> bytes:
+        """The probed module."""
+        return self.document.data
 
     def slots_needed(self, grid: Grid, block: Grid) -> int:
         """One slot for each warp of the launch."""
@@ -103,22 +104,71 @@ def probe(
 
     UsageError for a stage, line or register that is not there; UnsupportedError for a stage that a graft does not have.
     """
+    return probe_many(target, entry, [where], registers, region, argument, floor, slots)[0]
+
+
+def probe_many(
+    target: Document | Cut,
+    entry: str,
+    stages: Sequence[Stage],
+    registers: list[str] | None = None,
+    region: RegionChoice = None,
+    argument: tuple[int, int] | None = None,
+    floor: int = 1024,
+    slots: int | None = None,
+    missing: dict[Stage, str] | None = None,
+) -> list[Probe]:
+    """One probed module for several stages: a ``Probe`` for each, all with the same text and buffer. Arguments and errors as for ``probe``.
+
+    With ``missing``, a stage that cannot be probed is left out and the reason put there; UsageError when that leaves none.
+    """
     if floor < 1:
         raise UsageError(f"floor {floor} is no size", hint="give a number of bytes")
-    program, sites, stored, notes = find_sites(target, entry, where, registers, region)
-    check_carried([Register(0, s.name, s.type, 0) for s in stored], "probe's")
-    count = sum(words(s.type) for s in stored)
-    padded = align_up(count, 4)
-    slot_bytes = 1 << (max(floor, 32 * padded * 4) - 1).bit_length()
+    found = {}
+    for stage in stages:
+        try:
+            found[stage] = find_sites(target, entry, stage, registers, region)
+        except (UnsupportedError, UsageError) as error:
+            if missing is None:
+                raise
+            missing[stage] = str(error)
+    if not found:
+        raise UsageError(f"{entry!r} has no stage to probe", hint="; ".join(f"{k}: {v}" for k, v in (missing or {}).items()))
+    program = next(iter(found.values()))[0]
+    parts: list[Part] = []
+    first_word = 0
+    for _, sites, stored, _ in found.values():
+        check_carried([Register(0, s.name, s.type, 0) for s in stored], "probe's")
+        padded = align_up(sum(words(s.type) for s in stored), 4)
+        parts.append(Part(sites, stored, first_word, padded))
+        first_word += padded
+    slot_bytes = 1 << (max(floor, 32 * first_word * 4) - 1).bit_length()
     argument_offset = align_up(program.param_bytes, 8)
-    buffer = ProbeBuffer(argument, slots or 0, slot_bytes, padded)
+    buffer = ProbeBuffer(argument, slots or 0, slot_bytes, first_word)
     if argument is not None:
         check_argument(program.params, argument, slots)
-    text = write_probe(program, sites, stored, buffer)
+    text = write_probe(program, parts, buffer)
     document = program.document
-    lines = [document.line(s.statement.start) for s in sites]
-    kinds = [(s.shown, s.type.name) for s in stored]
-    return Probe(text, document, entry, where, lines, kinds, padded, slot_bytes, argument, argument_offset, buffer.slots, stored, notes)
+    parsed = Document.parse(text, f"{document.name} (probed)")
+    return [
+        Probe(
+            parsed,
+            document,
+            entry,
+            stage,
+            [document.line(s.statement.start) for s in part.sites],
+            [(s.shown, s.type.name) for s in part.stored],
+            first_word,
+            slot_bytes,
+            argument,
+            argument_offset,
+            buffer.slots,
+            list(part.stored),
+            notes,
+            part.first_word,
+        )
+        for part, (stage, (_, _, _, notes)) in zip(parts, found.items(), strict=True)
+    ]
 
 
 def check_argument(params: list, argument: tuple[int, int], slots: int | None) -> None:
@@ -156,13 +206,13 @@ def read_probe(probe: Probe, buffer: bytes | bytearray | np.ndarray, grid: Grid,
     hold the fill pattern (``touched`` tells). Blocks past the buffer's capacity are left out. UsageError when nothing was stored at all.
     """
     rows = _rows(probe, buffer, grid, block)
-    if not _touched(rows).any():
+    if not _touched(probe, rows).any():
         raise UsageError(
             f"probe {probe.where!r} of {probe.entry!r} read back nothing: no lane came to line {', '.join(map(str, probe.lines))}",
             hint="was the probed module launched with the buffer, and filled before it?",
         )
     result: dict[str, np.ndarray] = {}
-    at = 0
+    at = probe.first_word
     for stored in probe.stored:
         if stored.type.width == 64:
             value = rows[..., at].astype(np.uint64) | rows[..., at + 1].astype(np.uint64) << np.uint64(32)
@@ -176,11 +226,12 @@ def read_probe(probe: Probe, buffer: bytes | bytearray | np.ndarray, grid: Grid,
 
 def touched(probe: Probe, buffer: bytes | bytearray | np.ndarray, grid: Grid, block: Grid) -> np.ndarray:
     """Which lanes stored something: bool [block, warp, lane]. A row that holds the fill pattern in every word counts as not stored."""
-    return _touched(_rows(probe, buffer, grid, block))
+    return _touched(probe, _rows(probe, buffer, grid, block))
 
 
-def _touched(rows: np.ndarray) -> np.ndarray:
-    return (rows != np.uint32(FILL * 0x01010101)).any(axis=-1)
+def _touched(probe: Probe, rows: np.ndarray) -> np.ndarray:
+    own = rows[..., probe.first_word : probe.first_word + sum(words(s.type) for s in probe.stored)]
+    return (own != np.uint32(FILL * 0x01010101)).any(axis=-1)
 
 
 def _key(name: str, taken: dict[str, np.ndarray]) -> str:

@@ -12,18 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgraft import capture
-from ptxgraft.errors import UnsupportedError, UsageError
-from ptxgraft.graft import FILL, Probe, probe, probe_stages, read_probe
+from ptxgraft.graft import FILL, Probe, probe_many, probe_stages, read_probe
 from ptxgraft.text import Document
 from ptxgraft.verify.replay import Output, Replay, replay
 
 PAGE = 1 << 21
-"""Distance between the addresses of probe buffers, and from the capture's own memory."""
+"""Distance of a probe's buffer from the capture's own memory."""
 
 
 @dataclass(slots=True, eq=False)
 class Oracle:
-    """A module with probes in it. ``probes`` are in the order of their added parameters; ``missing`` says why a stage could not be probed."""
+    """A module with probes in it, all in one buffer. ``missing`` says why a stage could not be probed."""
 
     document: Document
     entry: str
@@ -32,21 +31,10 @@ class Oracle:
 
 
 def make_oracle(document: Document, entry: str, stages: Sequence[str | int] | None = None) -> Oracle:
-    """Probes at ``stages`` (None: all of the entry's), each with a buffer parameter of its own."""
-    wanted = list(stages) if stages is not None else list(probe_stages(document, entry))
-    probes: list[Probe] = []
-    missing: dict[str, str] = {}
-    current = document
-    # Lines move with every probe, stages do not: lines go first, from the bottom up.
-    for stage in sorted((s for s in wanted if isinstance(s, int)), reverse=True) + [s for s in wanted if not isinstance(s, int)]:
-        try:
-            made = probe(current, entry, stage)
-        except (UnsupportedError, UsageError) as error:
-            missing[str(stage)] = str(error)
-            continue
-        probes.append(made)
-        current = made.document
-    return Oracle(current, entry, probes, missing)
+    """Probes at ``stages`` (None: all of the entry's). UsageError when none of them can be probed."""
+    missing: dict[str | int, str] = {}
+    probes = probe_many(document, entry, stages if stages is not None else probe_stages(document, entry), missing=missing)
+    return Oracle(probes[0].document, entry, probes, {str(stage): why for stage, why in missing.items()})
 
 
 @dataclass(slots=True, eq=False)
@@ -60,23 +48,16 @@ class Readings:
 
 def consult(oracle: Oracle, recorded: capture.Launch, *, engine: str = "warp", profile: str = "sm_90") -> Readings:
     """Run the oracle on a recorded launch and read all its probes."""
-    if not oracle.probes:
-        raise UsageError("nothing to compare: no stage could be probed", hint="; ".join(f"{k}: {v}" for k, v in oracle.missing.items()))
-    args = recorded.args
-    address = max((a.end for a in recorded.allocations), default=PAGE)
-    buffers: list[capture.Allocation] = []
+    first = oracle.probes[0]
+    grid, block = recorded.grid, recorded.block
+    address = (max((a.end for a in recorded.allocations), default=0) // PAGE + 2) * PAGE
+    size = first.buffer_bytes(grid, block)
     number = max((a.index for a in recorded.allocations), default=-1) + 1
-    for made in oracle.probes:
-        address = (address // PAGE + 2) * PAGE
-        size = made.buffer_bytes(recorded.grid, recorded.block)
-        args = made.argument_bytes(args, address, made.slots_needed(recorded.grid, recorded.block))
-        buffers.append(capture.Allocation(number + len(buffers), address, size, np.full(size, FILL, dtype=np.uint8)))
-        address += size
-    extended = replace(recorded, args=args, allocations=[*recorded.allocations, *buffers])
+    buffer = capture.Allocation(number, address, size, np.full(size, FILL, dtype=np.uint8))
+    args = first.argument_bytes(recorded.args, address, first.slots_needed(grid, block))
+    extended = replace(recorded, args=args, allocations=[*recorded.allocations, buffer])
     ran = replay(extended, oracle.document, entry=oracle.entry, engine=engine, profile=profile)
-    own = {f"allocation {b.index}" for b in buffers}
-    stages = {}
-    for made, buffer in zip(oracle.probes, buffers, strict=True):
-        data = next(o.data for o in ran.outputs if o.name == f"allocation {buffer.index}")
-        stages[str(made.where)] = read_probe(made, data, recorded.grid, recorded.block, bits=True)
-    return Readings(stages, [o for o in ran.outputs if o.name not in own], ran)
+    name = f"allocation {number}"
+    data = next(o.data for o in ran.outputs if o.name == name)
+    stages = {str(p.where): read_probe(p, data, grid, block, bits=True) for p in oracle.probes}
+    return Readings(stages, [o for o in ran.outputs if o.name != name], ran)
