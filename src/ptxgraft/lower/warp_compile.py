@@ -120,7 +120,9 @@ def _key(name: str) -> str:
 
 def compile_operation(operation: Operation, form: Form) -> bytes:
     """The object of one operation."""
-    return jit.compile_ir(function_text(operation, form, jit.host().names), 2, passes="O1")
+    # Tensor-core operations are loops in which all the time goes; the others are too short to gain from more than registers.
+    passes = "O1" if form.family == "tensor" else "sroa"
+    return jit.compile_ir(function_text(operation, form, jit.host().names), 2, passes=passes)
 
 
 FUNCTIONS = Functions()
