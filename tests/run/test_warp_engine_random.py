@@ -66,7 +66,9 @@ class Writer:
     def statement(self) -> str:
         pick, guard = self.random.random(), self.guard()
         if pick < 0.4:
-            op = self.random.choice(("add.u32", "sub.u32", "mul.lo.u32", "xor.b32", "and.b32", "or.b32", "min.s32", "max.u32", "shl.b32", "shr.s32"))
+            op = self.random.choice(
+                ("add.u32", "sub.u32", "mul.lo.u32", "xor.b32", "and.b32", "or.b32", "min.s32", "max.u32", "shl.b32", "shr.s32")
+            )
             return f"{guard}{op} {self.value()}, {self.value()}, {self.source()};"
         if pick < 0.55:
             op = self.random.choice(("lt.u32", "ge.s32", "eq.u32", "ne.u32"))
@@ -89,7 +91,7 @@ class Writer:
                     f"{guard}st.local.u32 [%rd9], {self.value()};",
                     f"{guard}ld.local.u32 {self.value()}, [spill+{self.random.randrange(16) * 4}];",
                     f"{guard}st.global.u32 [%rd3], {self.value()};",
-                    f"{guard}red.global.add.u32 [%rd0], {self.value()};",
+                    f"{guard}red.global.add.u32 [%rd0+4096], {self.value()};",
                 )
             )
         if pick < 0.9:
@@ -145,9 +147,7 @@ class Writer:
             return f"bra {forward};"
         back = f"B{self.random.randrange(first, block + 1)}"
         counter = f"%r{20 + block}"
-        return (
-            f"sub.u32 {counter}, {counter}, 1; setp.gt.s32 %p8, {counter}, 0; and.pred %p8, %p8, {self.predicate()}; @%p8 bra {back};"
-        )
+        return f"sub.u32 {counter}, {counter}, 1; setp.gt.s32 %p8, {counter}, 0; and.pred %p8, %p8, {self.predicate()}; @%p8 bra {back};"
 
 
 def launch_of(text: str, block: int) -> Launch:

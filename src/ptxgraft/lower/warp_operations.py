@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa import TYPES, Address, Form, Imm, Instruction, Operand, Program, Reg, Resource, Role, Sink, Special, Symbol, Var, Vector
 from ptxgraft.lower.ir import Emitter, IrModule, Val, literal
+from ptxgraft.lower.warp_control import operation_bytes
 from ptxgraft.lower.warp_lanes import WarpLanes
 from ptxgraft.lower.warp_machine import Machine
 from ptxgraft.lower.warp_memory import FAILED, METADATA, Segment
-from ptxgraft.lower.warp_runtime import operation_bytes
 from ptxgraft.lower.warp_state import LANES, LAUNCH, OPERATION_HEAD, RECORD_BYTES, WARP, slot_bytes
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa import Form, Imm, Instruction, Operand, Program, Reg
+from ptxgraft.lower.warp_control import operation_bytes
 from ptxgraft.lower.warp_operations import Encoder, Operation
 from ptxgraft.lower.warp_plan import WarpPlan, leaders_of, waits
-from ptxgraft.lower.warp_runtime import LABEL_BYTES, operation_bytes
+from ptxgraft.lower.warp_scheduler import LABEL_BYTES
 from ptxgraft.lower.warp_state import FULL, OPERATION_HEAD, WARP, Fault, slot_bytes
 
 

@@ -26,8 +26,9 @@ from ptxgraft.isa import Program
 from ptxgraft.lower import jit
 from ptxgraft.lower.warp_access import LOG_BYTES
 from ptxgraft.lower.warp_compile import ENTRY, FUNCTIONS
+from ptxgraft.lower.warp_graph import eligible
 from ptxgraft.lower.warp_machine import SPECIAL_ORDER
-from ptxgraft.lower.warp_native import eligible, native_text
+from ptxgraft.lower.warp_native import native_text
 from ptxgraft.lower.warp_plan import WarpPlan
 from ptxgraft.lower.warp_program import Code, assemble, native_code
 from ptxgraft.lower.warp_state import IMAGE_FIELDS, LAUNCH, RECORD_BYTES, RUNTIME, WARP, WORKER, Fault, fields_of

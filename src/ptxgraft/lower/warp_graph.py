@@ -1,0 +1,73 @@
+"""The blocks of a program that is compiled as one function.
+
+Invariant: blocks begin at leaders and follow each other in program order, so that block numbers compare like program counters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxgraft.isa import Instruction, Program
+from ptxgraft.lower.warp_plan import WarpPlan, leaders_of, live_at
+
+LIMIT = 400
+"""Programs of more instructions run as threaded code: this form's compile time grows too fast."""
+
+
+@dataclass(slots=True)
+class Graph:
+    """Blocks by number: first instruction of each, its successors, the registers live at its start. ``joins`` are where the first copy can be
+    entered again; ``headers`` are targets of backward branches."""
+
+    program: Program
+    starts: list[int]
+    number: dict[int, int]
+    live: list[set[int]]
+    joins: set[int]
+    headers: set[int]
+    alone: set[int]
+
+    def stop(self, block: int) -> int:
+        """One past the last instruction of a block."""
+        return self.starts[block + 1] if block + 1 < len(self.starts) else len(self.program.instructions)
+
+
+def eligible(program: Program) -> bool:
+    """Can and should the program be compiled this way?"""
+    if len(program.instructions) > LIMIT:
+        return False
+    for instruction in program.instructions:
+        form = instruction.form
+        control = form.control if form is not None else ""
+        if control in ("indirect-branch", "call") or (form is None) or (not control and form.meaning is None):
+            return False
+        if control == "barrier" and form.slots.get("action") not in ("sync", "arrive"):
+            return False
+    return True
+
+
+def build_graph(program: Program, plan: WarpPlan) -> Graph:
+    starts = sorted(leaders_of(program))
+    number = {start: i for i, start in enumerate(starts)}
+    live = live_at(program, plan, starts)
+    joins = {0} | {number[i] for i in plan.joins if i in number}
+    headers: set[int] = set()
+    entered = [0] * len(starts)
+    for block, start in enumerate(starts):
+        stop = starts[block + 1] if block + 1 < len(starts) else len(program.instructions)
+        last = program.instructions[stop - 1]
+        form = last.form
+        control = form.control if form is not None else ""
+        for target in last.targets:
+            entered[number[target]] += 2  # never the fall-through alone
+            if target <= start:
+                headers.add(number[target])
+        if control == "barrier" and block + 1 < len(starts):
+            joins.add(block + 1)
+    alone = {b for b in range(1, len(starts)) if not entered[b] and b not in joins and _falls(program.instructions[starts[b] - 1])}
+    return Graph(program, starts, number, live, joins, headers, alone)
+
+
+def _falls(instruction: Instruction) -> bool:
+    """Does control go on behind the instruction and to no other place?"""
+    return instruction.form is None or not instruction.form.control

@@ -1,0 +1,326 @@
+"""The copy of a compiled program that runs while all live lanes of a warp stand at one place.
+
+Invariant: registers are SSA values, one scalar where all lanes hold the same. Where lanes part, the live registers go to the register file and ``apart``
+runs until all live lanes stand at a join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ptxgraft.isa import Form, Instruction, Program
+from ptxgraft.lower.ir import Emitter, IrModule, Val, literal
+from ptxgraft.lower.warp_copy import Copy
+from ptxgraft.lower.warp_graph import Graph
+from ptxgraft.lower.warp_machine import Machine
+from ptxgraft.lower.warp_memory import FAILED, Segment
+from ptxgraft.lower.warp_operations import remembers
+from ptxgraft.lower.warp_plan import waits
+from ptxgraft.lower.warp_state import LAUNCH, RECORD, RECORD_BYTES, WARP, Fault, Status
+
+
+class _RegisterMachine(Machine):
+    """Remembers allocations in registers: three values an instruction, loaded where the function begins."""
+
+    def __init__(self, out: Emitter, owner: Together) -> None:
+        super().__init__(out)
+        self.owner = owner
+
+    def remembered(self) -> Segment:
+        base, size, delta, _ = self.owner.sites[int(self.index)]
+        values = [self.out.value(f"load i64, ptr {place}, align 8") for place in (base, size, delta)]
+        return Segment(*values, site=self.index)
+
+    def missed(self, segment: Segment, addresses: str) -> None:
+        *places, site = self.owner.sites[int(segment.site)]
+        record = self.out.value(f"call ptr {self.runtime('remember')}(ptr {self.w}, ptr {addresses}, i32 {self.bits}, ptr {site})")
+        self.owner.keep(record, places)
+
+
+class Together(Copy):
+    """The first copy: all live lanes run together. Registers are allocas, which LLVM turns into SSA values; those that hold one value for all lanes are
+    scalars. ``varying`` are registers that turned out not to be."""
+
+    def __init__(
+        self,
+        module: IrModule,
+        program: Program,
+        graph: Graph,
+        slots: Mapping[int, int],
+        profile: str,
+        features: frozenset[str],
+        uniform: set[int],
+    ) -> None:
+        self.sites: dict[int, tuple[str, str, str, str]] = {}
+        self.uniform, self.varying = uniform, set()
+        super().__init__(module, program, graph, slots, profile, features)
+        self.places: dict[int, str] = {}
+        self.live_lanes = self.out.alloca("i32", 4)
+        self.steps = self.out.alloca("i64", 8)
+
+    def make_machine(self) -> Machine:
+        return _RegisterMachine(self.out, self)
+
+    def active(self) -> str:
+        return self.out.value(f"load i32, ptr {self.live_lanes}, align 4")
+
+    # -- registers ----------------------------------------------------------------------------------------------------
+    def place(self, id: int) -> str:
+        found = self.places.get(id)
+        if found is None:
+            found = self.places[id] = self.out.alloca(self.held_type(id))
+        return found
+
+    def held_type(self, id: int) -> str:
+        return f"i{self.width(id)}" if id in self.uniform else self.type(id)
+
+    def read(self, id: int) -> Val:
+        found = self.known.get(id)
+        if found is None:
+            name = self.out.value(f"load {self.held_type(id)}, ptr {self.place(id)}")
+            found = self.known[id] = Val(name, self.width(id), id in self.uniform)
+        return found
+
+    def write(self, id: int, value: Val) -> None:
+        if id in self.uniform and not value.uniform:
+            self.varying.add(id)  # the text is thrown away and written again
+            value = literal(0, value.width)
+        held = value if id in self.uniform else self.lanes.vector(value)
+        self.out.emit(f"store {held.typed}, ptr {self.place(id)}")
+        self.known[id] = value
+
+    # -- the function -------------------------------------------------------------------------------------------------
+    def run(self) -> str:
+        out, graph = self.out, self.graph
+        out.emit(f"store i32 {self.machine.field(WARP, '%w', 'live')}, ptr {self.live_lanes}, align 4")
+        out.emit(f"store i64 {self.machine.field(WARP, '%w', 'steps')}, ptr {self.steps}, align 8")
+        self.remember_all()
+        fresh = out.value(f"icmp ne i32 {self.machine.field(WARP, '%w', 'fresh')}, 0")
+        self.machine.branch(fresh, "begin", "parted")
+        out.label("begin")
+        self.put("fresh", "0")
+        for id in sorted(graph.live[0]):
+            self.write(id, literal(0, self.width(id)))
+        out.emit("br label %b0")
+        for block in range(len(graph.starts)):
+            self.block(block)
+        self.parted()
+        self.ends()
+        return out.body()
+
+    def remember_all(self) -> None:
+        """Load what each access met last."""
+        out, machine = self.out, self.machine
+        wanted = [i.index for i in self.program.instructions if i.form is not None and remembers(i.form)]
+        if not wanted:
+            return
+        launch = machine.launch()
+        table, sites = machine.field(LAUNCH, launch, "allocations"), machine.field(LAUNCH, launch, "sites")
+        for index in wanted:
+            site = machine.address(sites, 4 * index)
+            places = [out.alloca("i64", 8) for _ in range(3)]
+            self.sites[index] = (places[0], places[1], places[2], site)
+            number = out.value(f"zext i32 {out.value(f'load atomic i32, ptr {site} monotonic, align 4')} to i64")
+            self.keep(machine.address(table, out.value(f"mul i64 {number}, {RECORD_BYTES}")), places)
+
+    def keep(self, record: str, places: Sequence[str]) -> None:
+        base = self.machine.field(RECORD, record, "base")
+        size = self.out.value(f"sub i64 {self.machine.field(RECORD, record, 'end')}, {base}")
+        for value, place in zip((base, size, self.machine.field(RECORD, record, "delta")), places, strict=True):
+            self.out.emit(f"store i64 {value}, ptr {place}, align 8")
+
+    def block(self, block: int) -> None:
+        out, graph, instructions = self.out, self.graph, self.program.instructions
+        start, stop = graph.starts[block], graph.stop(block)
+        if block not in graph.alone:
+            out.label(f"b{block}")
+            self.known = {}
+        left = out.value(f"sub i64 {out.value(f'load i64, ptr {self.steps}, align 8')}, {stop - start}")
+        out.emit(f"store i64 {left}, ptr {self.steps}, align 8")
+        if block in graph.headers:
+            late = out.value(f"icmp slt i64 {left}, 0")
+            self.machine.branch(late, f"late{block}", f"on{block}")
+            out.label(f"late{block}")
+            self.fault(Fault.STEPS, start, self.active())
+            out.label(f"on{block}")
+            self.known = {}
+        last, form = self.control_of(block)
+        for instruction in instructions[start : stop - (form is not None)]:
+            if instruction.form is not None and instruction.form.convergent and waits(instruction.form) and instruction.guard is not None:
+                self.all_or_none(instruction, block)
+            self.statement(instruction)
+        if form is not None:
+            self.control(last, form, block)
+        elif block + 1 < len(graph.starts):
+            if block + 1 not in graph.alone:
+                out.emit(f"br label %b{block + 1}")
+        else:
+            out.emit("br label %finish")
+
+    def all_or_none(self, instruction: Instruction, block: int) -> None:
+        """Lanes that do not all take a convergent operation part first."""
+        guard = self.guard(instruction.guard)
+        assert guard is not None
+        if guard.uniform:
+            return
+        bits, live = self.out.value(f"and i32 {self.bits_of(guard)}, {self.active()}"), self.active()
+        same = self.out.value(f"icmp eq i32 {bits}, {live}")
+        none = self.out.value(f"icmp eq i32 {bits}, 0")
+        self.machine.branch(self.out.value(f"or i1 {same}, {none}"), f"join{block}", f"part{block}")
+        self.out.label(f"part{block}")
+        self.redo(block)
+        self.out.label(f"join{block}")
+
+    def redo(self, block: int) -> None:
+        """Leave the block that just began to the second copy."""
+        graph = self.graph
+        back = self.out.value(f"load i64, ptr {self.steps}, align 8")
+        again = self.out.value(f"add i64 {back}, {graph.stop(block) - graph.starts[block]}")
+        self.out.emit(f"store i64 {again}, ptr {self.steps}, align 8")
+        self.spill(graph.live[block])
+        self.stand(self.active(), block)
+        self.out.emit("br label %parted")
+
+    def spill(self, registers: set[int]) -> None:
+        """Put registers into the register file."""
+        known = dict(self.known)
+        for id in sorted(registers):
+            self.store_slot(id, self.read(id))
+        self.known = known
+
+    # -- control ------------------------------------------------------------------------------------------------------
+    def control(self, instruction: Instruction, form: Form, block: int) -> None:
+        kind = form.control
+        if kind == "branch":
+            self.branch(instruction, block, self.graph.number[instruction.targets[0]])
+        elif kind in ("return", "exit"):
+            self.leave(instruction, block)
+        elif kind == "barrier":
+            self.meet(instruction, form, block)
+        else:
+            self.stop(instruction, block)
+
+    def next(self, block: int) -> str:
+        return f"%b{block + 1}" if block + 1 < len(self.graph.starts) else "%finish"
+
+    def branch(self, instruction: Instruction, block: int, target: int) -> None:
+        out = self.out
+        guard = self.guard(instruction.guard)
+        if guard is None:
+            out.emit(f"br label %b{target}")
+            return
+        if guard.uniform:
+            out.emit(f"br i1 {guard.name}, label %b{target}, label {self.next(block)}")
+            return
+        if self.leads_out(target):
+            self.leave(instruction, block)
+            return
+        live = self.active()
+        bits = out.value(f"and i32 {self.bits_of(guard)}, {live}")
+        some, part = f"some{block}", f"part{block}"
+        out.emit(f"br i1 {out.value(f'icmp eq i32 {bits}, 0')}, label {self.next(block)}, label %{some}")
+        out.label(some)
+        self.machine.branch(out.value(f"icmp eq i32 {bits}, {live}"), f"b{target}", part)
+        out.label(part)
+        self.known = {}
+        self.spill(self.graph.live[target] | self.graph.live[block + 1])
+        self.stand(bits, target)
+        self.stand(out.value(f"xor i32 {live}, {bits}"), block + 1)
+        out.emit("br label %parted")
+
+    def leads_out(self, target: int) -> bool:
+        """Does a block do nothing but end its lanes?"""
+        first = self.program.instructions[self.graph.starts[target]]
+        return first.guard is None and first.form is not None and first.form.control in ("return", "exit")
+
+    def leave(self, instruction: Instruction, block: int) -> None:
+        """The lanes whose guard holds are gone."""
+        out = self.out
+        guard = self.guard(instruction.guard)
+        if guard is None:
+            out.emit("br label %finish")
+            return
+        live = self.active()
+        gone = self.bits_of(guard)
+        stay = out.value(f"and i32 {live}, {out.value(f'xor i32 {gone}, -1')}")
+        out.emit(f"store i32 {stay}, ptr {self.live_lanes}, align 4")
+        out.emit(f"br i1 {out.value(f'icmp eq i32 {stay}, 0')}, label %finish, label {self.next(block)}")
+
+    def meet(self, instruction: Instruction, form: Form, block: int) -> None:
+        out = self.out
+        if instruction.guard is not None:
+            guard = self.guard(instruction.guard)
+            assert guard is not None
+            live = self.active()
+            bits = out.value(f"and i32 {self.bits_of(guard)}, {live}")
+            out.emit(f"br i1 {out.value(f'icmp eq i32 {bits}, 0')}, label {self.next(block)}, label %some{block}")
+            out.label(f"some{block}")
+            self.machine.branch(out.value(f"icmp eq i32 {bits}, {live}"), f"all{block}", f"part{block}")
+            out.label(f"part{block}")
+            self.known = {}
+            self.redo(block)
+            out.label(f"all{block}")
+            self.known = {}
+        live = self.active()
+        self.put("live", live)
+        self.put("active", live)
+        self.barrier(instruction, form, block)
+        if form.slots["action"] == "arrive":
+            out.emit(f"br label {self.next(block)}")
+            return
+        self.spill(self.graph.live[block + 1] if block + 1 < len(self.graph.starts) else set())
+        self.put("status", f"{Status.BARRIER:d}")
+        out.emit(f"br label %{FAILED}")
+        self.machine.can_fail = True
+
+    def stop(self, instruction: Instruction, block: int) -> None:
+        out, live = self.out, self.active()
+        guard = self.guard(instruction.guard)
+        bits = live if guard is None else out.value(f"and i32 {self.bits_of(guard)}, {live}")
+        out.emit(f"br i1 {out.value(f'icmp eq i32 {bits}, 0')}, label {self.next(block)}, label %stop{block}")
+        out.label(f"stop{block}")
+        self.fault(Fault.TRAP, instruction.index, bits)
+
+    # -- leaving and coming back --------------------------------------------------------------------------------------
+    def parted(self) -> None:
+        """The second copy runs; come back where it says."""
+        out, graph = self.out, self.graph
+        out.label("parted")
+        self.put("live", self.active())
+        self.put("steps", out.value(f"load i64, ptr {self.steps}, align 8"))
+        block = out.value("call i32 @apart(ptr %w)")
+        live = self.machine.field(WARP, "%w", "live")
+        out.emit(f"store i32 {live}, ptr {self.live_lanes}, align 4")
+        out.emit(f"store i64 {self.machine.field(WARP, '%w', 'steps')}, ptr {self.steps}, align 8")
+        cases = " ".join(f"i32 {b}, label %again{b}" for b in sorted(graph.joins))
+        out.emit(f"switch i32 {block}, label %away [ {cases} ]")
+        out.label("away")
+        out.emit("ret ptr null")
+        for number in sorted(graph.joins):
+            out.label(f"again{number}")
+            self.known = {}
+            self.machine.activate(live)
+            lane = self.machine.first_lane() if self.uniform & graph.live[number] else ""
+            for id in sorted(graph.live[number]):
+                self.write(id, self.one_lane(id, lane, live) if id in self.uniform else self.load_slot(id))
+            out.emit(f"br label %b{number}")
+
+    def one_lane(self, id: int, lane: str, live: str) -> Val:
+        """A register that is the same in all live lanes, from the register file."""
+        width, place = self.width(id), self.slot(id)
+        if width == 1:
+            bits = self.out.value(f"load i32, ptr {place}, align 4")
+            held = self.out.value(f"and i32 {bits}, {live}")
+            return Val(self.out.value(f"icmp ne i32 {held}, 0"), 1, True)
+        pointer = self.out.value(f"getelementptr i{width}, ptr {place}, i64 {lane}")
+        return Val(self.out.value(f"load i{width}, ptr {pointer}, align {width // 8}"), width, True)
+
+    def ends(self) -> None:
+        out = self.out
+        out.label("finish")
+        self.put("live", "0")
+        self.put("status", f"{Status.EXITED:d}")
+        out.emit(f"br label %{FAILED}")
+        out.label(FAILED)
+        self.put("steps", out.value(f"load i64, ptr {self.steps}, align 8"))
+        out.emit("ret ptr null")
