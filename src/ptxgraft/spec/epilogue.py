@@ -54,12 +54,12 @@ def _idioms(flow: Flow, body: Sequence[Instruction]) -> list[str]:
     if (count("rsqrt") or (roots["sqrt"] and reciprocals)) and squares:
         found.append(f"row RMS norm ({squares} squares, {count('rsqrt') or roots['sqrt']} root)")
     exponential = _exponential(body, roots)
-    if exponential and reciprocals and (reductions or roots["max"]):
+    if exponential and reciprocals and reductions:
         found.append(f"softmax with {exponential} exponential")
-    elif exponential and exponential.startswith("ex2"):
-        found.append(f"{exponential} exponential")
+    elif roots["ex2"]:
+        found.append(f"{'logistic (ex2 and a reciprocal)' if reciprocals else 'ex2 exponential'} ({roots['ex2']})")
     clamps = min(roots["min"], roots["max"])
-    if clamps and not (exponential and reciprocals):
+    if clamps and not (exponential and reciprocals and reductions):
         cubic = roots["mul"] + roots["fma"] >= 2 * clamps
         found.append(f"activation: clamped{' cubic' if cubic else ''} ({clamps} clamps)")
     if roots["tanh"]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgraft.flow import Flow
-from ptxgraft.isa import Address, Instruction, Reg, Resource, Vector
+from ptxgraft.isa import Address, Instruction, Operand, Reg, Resource, Vector, registers_of
 from ptxgraft.spec.epilogue import describe
 from ptxgraft.spec.model import (
     Epilogue,
@@ -119,13 +119,14 @@ def weight_parameter(tracer: Tracer, runs: list[list[int]]) -> int | None:
     return votes.most_common(1)[0][0] if votes else None
 
 
-def _operand(instruction: Instruction, name: str) -> object:
+def _operand(instruction: Instruction, name: str) -> Operand:
     form = instruction.form
     assert form is not None
     for role, operand in zip(form.roles, instruction.operands, strict=True):
         if role.name == name:
+            assert operand is not None
             return operand
-    return None
+    raise AssertionError(f"{form.opcode} has no operand {name}")
 
 
 def _phase(
@@ -137,6 +138,7 @@ def _phase(
     fragments: dict[str, list[FragmentSpec]] = {name: [] for name in OPERANDS}
     seen: dict[str, dict[object, FragmentSpec]] = {name: {} for name in OPERANDS}
     weights: list[Source] = []
+    computed: set[tuple[int, int]] = set()
     chained: set[object] = set()
     for position, index in enumerate(run):
         instruction = program.instructions[index]
@@ -152,6 +154,8 @@ def _phase(
             else:
                 provenance, sources = tracer.fragment(operand, index)
                 weights += [s for s in sources if s.kind == "memory" and s.param == tracer.weight_param]
+                if provenance.kind == "computed" and tracer.weight_param is not None:
+                    computed.update(*(tracer.weight_loads(r, index) for r in registers_of(operand)))
             if name == "c" and provenance.kind == "chain" and provenance.phase == number:
                 chained.add(position)
             fragment = FragmentSpec(_names(flow, operand), provenance, position, 1, program.line(index))
@@ -175,6 +179,7 @@ def _phase(
         c=fragments["c"],
         d=fragments["d"],
         weight_ranges=_ranges(tracer, weights),
+        computed_ranges=_ranges(tracer, [tracer.traced(register, load) for load, register in computed]),
         live_across_registers=len(across),
         live_across_bytes=width,
         epilogue=epilogue,

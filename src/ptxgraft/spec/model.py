@@ -99,7 +99,7 @@ class Phase:
     """A maximal run of tensor-core instructions. ``tiles`` are (m, n, k) counts of mma tiles, or None where the run is no full product.
 
     ``weight_ranges`` are half-open byte ranges of the weight image that the phase's fragments are read from, merged, over all lanes and warps.
-    ``live_across`` are registers written before and read after the phase; ``epilogue`` is what follows it.
+    ``computed_ranges`` are those of weights that reach its fragments through computation first. ``live_across`` are registers written before and read after the phase; ``epilogue`` is what follows it.
     """
 
     index: int
@@ -116,6 +116,7 @@ class Phase:
     c: list[FragmentSpec]
     d: list[FragmentSpec]
     weight_ranges: list[tuple[int, int]]
+    computed_ranges: list[tuple[int, int]]
     live_across_registers: int
     live_across_bytes: int
     epilogue: Epilogue

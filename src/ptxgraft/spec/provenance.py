@@ -41,6 +41,8 @@ class Tracer:
     weight_param: int | None = None
     _sources: dict[tuple[int, int], Source] = field(default_factory=dict)
     _memo: dict[int, object] = field(default_factory=dict)
+    _weight_loads: dict[tuple[int, int], frozenset[tuple[int, int]]] = field(default_factory=dict)
+    _entered: set[tuple[int, int]] = field(default_factory=set)
     _environment: dict[Key, np.ndarray] | None = None
 
     @property
@@ -53,10 +55,13 @@ class Tracer:
         if write is None:
             reaching = self.flow.defuse.reaching(register, point)
             return Source("input", base="undefined") if reaching == (-1,) else Source("computed", base="several writes")
-        key = (register, write)
-        found = self._sources.get(key)
+        return self.traced(register, write)
+
+    def traced(self, register: int, write: int) -> Source:
+        """The origin of ``register`` as instruction ``write`` leaves it."""
+        found = self._sources.get((register, write))
         if found is None:
-            found = self._sources[key] = self._trace(register, write)
+            found = self._sources[register, write] = self._trace(register, write)
         return found
 
     def _trace(self, register: int, write: int) -> Source:
@@ -124,6 +129,39 @@ class Tracer:
             made = dict.fromkeys(self._describe(p) for p in pieces if p is not None)
             return Source("computed", -1, base=", ".join(made) or "packed")
         return Source("input" if isinstance(value, Special) else "constant", instruction.index, base=type(value).__name__.lower())
+
+    def weight_loads(self, register: int, point: int) -> frozenset[tuple[int, int]]:
+        """(load, register) pairs that read the weight image and reach ``register`` at ``point`` through computation alone: not through memory, nor
+        through a tensor-core instruction."""
+        start = [(register, w) for w in self.flow.defuse.reaching(register, point) if w >= 0]
+        stack = list(start)
+        while stack:
+            key = stack[-1]
+            if key in self._weight_loads:
+                stack.pop()
+                continue
+            inputs = self._inputs(*key)
+            waiting = [k for k in inputs if k not in self._weight_loads]
+            if waiting and key not in self._entered:
+                self._entered.add(key)
+                stack.extend(waiting)
+                continue
+            own = frozenset({(key[1], key[0])}) if self._reads_weights(*key) else frozenset()
+            self._weight_loads[key] = own.union(*(self._weight_loads.get(k, frozenset()) for k in inputs))
+            stack.pop()
+        return frozenset().union(*(self._weight_loads[k] for k in start))
+
+    def _inputs(self, register: int, write: int) -> list[tuple[int, int]]:
+        """What a write of a register was computed from, as (register, write) pairs; nothing for loads and tensor-core instructions."""
+        instruction = self.program.instructions[write]
+        form = instruction.form
+        if form is None or form.loads or form.tensor or form.family == "texture":
+            return []
+        return [(r, w) for r in instruction.reads for w in self.flow.defuse.reaching(r, write) if w >= 0]
+
+    def _reads_weights(self, register: int, write: int) -> bool:
+        source = self.traced(register, write)
+        return source.kind == "memory" and source.param is not None and source.param == self.weight_param
 
     # -- fragments ----------------------------------------------------------------------------------------------------
     def fragment(self, operand: object, point: int) -> tuple[Provenance, list[Source]]:

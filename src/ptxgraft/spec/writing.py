@@ -30,11 +30,14 @@ def summary(fragments: list[FragmentSpec]) -> str:
 
 
 def ranges_text(phase: Phase) -> str:
-    """The covered weight bytes: the total and the outer bounds."""
+    """The covered weight bytes: the total and the outer bounds; and how many more reach the phase through computation."""
+    computed = sum(end - start for start, end in phase.computed_ranges)
+    through = f"{computed} bytes through computation" if computed else ""
     if not phase.weight_ranges:
-        return "-"
+        return through or "-"
     total = sum(end - start for start, end in phase.weight_ranges)
-    return f"{total} bytes in {phase.weight_ranges[0][0]:#x}..{phase.weight_ranges[-1][1]:#x}"
+    text = f"{total} bytes in {phase.weight_ranges[0][0]:#x}..{phase.weight_ranges[-1][1]:#x}"
+    return f"{text}, {through}" if through else text
 
 
 def spec_markdown(spec: LayerSpec) -> str:

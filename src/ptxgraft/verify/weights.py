@@ -46,7 +46,7 @@ class WeightProof:
 def first_phase(spec: LayerSpec, offset: int) -> int | None:
     """The first phase whose claimed ranges hold a byte of the weight image."""
     for phase in spec.phases:
-        if any(start <= offset < end for start, end in phase.weight_ranges):
+        if any(start <= offset < end for start, end in phase.weight_ranges + phase.computed_ranges):
             return phase.index
     return None
 
@@ -79,7 +79,7 @@ def prove_weights(
     random = np.random.default_rng(seed)
     owner = np.full(image.size, -1, dtype=np.int64)
     for phase in reversed(spec.phases):
-        for start, end in phase.weight_ranges:
+        for start, end in phase.weight_ranges + phase.computed_ranges:
             owner[start:end] = phase.index
     proof = WeightProof()
     claimed = [p.index for p in spec.phases if (owner == p.index).any()]
