@@ -13,6 +13,7 @@ from ptxgraft.errors import KernelFault, SourceError, UsageError
 from ptxgraft.isa import bind
 from ptxgraft.run.launch import Launch
 from ptxgraft.run.memory import LOCAL_WINDOW, PADDING, SHARED_WINDOW, Memory, allocate, padded
+from ptxgraft.run.variables import FIRST_VARIABLE
 from ptxgraft.text import Document
 
 ENGINES = ("numpy", "warp")
@@ -236,6 +237,9 @@ def test_module_variables_live_from_launch_to_launch() -> None:
     module.kernel("count", engine="numpy").launch(2, 3, [out])
     module.kernel("look", engine="numpy").launch(1, 1, [out])
     assert out.tolist() == [6]
+    large = np.zeros(1 << 20, np.uint32)
+    module.kernel("look", engine="numpy").launch(1, 1, [large])
+    assert large[0] == 6, "buffers may grow: variables lie elsewhere"
     ptxgraft.load(text).kernel("look", engine="numpy").launch(1, 1, [out])
     assert out.tolist() == [0], "another load is another module"
 
@@ -250,6 +254,16 @@ def test_module_variables_live_from_launch_to_launch() -> None:
 def test_initialisers_that_cannot_be(declaration: str, message: str) -> None:
     with pytest.raises(SourceError, match=message):
         run("ld.global.u32 %r9, [x];", block=1, module=declaration)
+
+
+def test_variables_keep_clear_of_captured_memory() -> None:
+    text = ".version 8.0\n.target sm_80\n.address_size 64\n.global .u32 x = 5; .global .u32 y = 6;\n"
+    text += ".visible .entry k() { .reg .b32 %r<2>; ld.global.u32 %r1, [x]; ld.global.u32 %r1, [y]; ret; }"
+    program = bind(Document.parse(text), "k")
+    captured = [allocate(FIRST_VARIABLE - 100, 4096), allocate(FIRST_VARIABLE + 0x30000, 1 << 20)]
+    launch = Launch(program, 1, 1, allocations=captured)
+    assert [launch.memory.find(v.base) for v in launch.variables.values()] == list(launch.variables.values())
+    assert all(v.end < c.base or c.end < v.base for v in launch.variables.values() for c in captured)
 
 
 # -- launches -------------------------------------------------------------------------------------------------------------

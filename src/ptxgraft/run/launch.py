@@ -12,6 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ptxgraft.errors import UsageError
 from ptxgraft.isa.program import Program, align_up
 from ptxgraft.run.images import HostImages, Surface, Texture, host_images
@@ -63,7 +66,7 @@ class Launch:
         self.args = bytes(self.args)
         _check_geometry(self)
         _check_arguments(self)
-        place_variables(self.program, self.variables, Memory(self.allocations).next_free())
+        place_variables(self.program, self.variables, self.allocations)
         self.memory = Memory([*self.allocations, *self.variables.values()])
 
     @property
@@ -112,9 +115,7 @@ class Launch:
             surface.array[...] = stored
 
 
-def _bytes_of(surface: Surface):
-    import numpy as np
-
+def _bytes_of(surface: Surface) -> NDArray[np.uint8]:
     return np.ascontiguousarray(surface.array).reshape(-1).view(np.uint8)
 
 

@@ -7,7 +7,7 @@ Source: PTX ISA manual, "Initializers".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ptxgraft.errors import SourceError
 from ptxgraft.isa.operands import parse_literal, split_top
@@ -18,13 +18,21 @@ from ptxgraft.run.memory import GAP, Allocation, allocate
 _SYMBOL = re.compile(r"^(generic\s*\()?\s*([A-Za-z_$%][\w$]*)\s*\)?\s*(?:\+\s*(\w+))?\s*\)?$")
 _LEAST_ALIGN = 256
 
+FIRST_VARIABLE = 0x7E00_0000_0000
+"""Where variables are put, unless something lies there: far from the buffers of launches, which come and go while variables stay."""
 
-def place_variables(program: Program, placed: dict[str, Allocation], address: int) -> None:
-    """Give every ``.global`` and ``.const`` variable that the program names an allocation in ``placed``, from ``address`` on; those there stay."""
+
+def place_variables(program: Program, placed: dict[str, Allocation], others: Sequence[Allocation]) -> None:
+    """Give every ``.global`` and ``.const`` variable that the program names an allocation in ``placed``, clear of ``others``; those there stay."""
     needed = [v for v in program.variables if v.space in ("global", "const") and v.name not in placed]
+    taken = sorted([*others, *placed.values()], key=lambda a: a.base)
+    address = FIRST_VARIABLE
     for variable in needed:
         size = variable.size or TYPES[variable.type].bytes * sum(1 for _ in _elements(variable.init or ""))
         address = align_up(address, max(variable.align, _LEAST_ALIGN))
+        for other in taken:
+            if address < other.end + GAP and other.base < address + size + GAP:
+                address = align_up(other.end + GAP, max(variable.align, GAP))
         placed[variable.name] = allocate(address, size, f"variable {variable.name!r}")
         address = align_up(address + size + GAP, GAP)
     for variable in needed:  # after all have addresses: an initialiser may name another variable
