@@ -14,7 +14,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -210,7 +210,19 @@ class Report:
     differing: dict[str, dict[str, Any]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
     examples: dict[str, Any] = field(default_factory=lambda: {"compared": 0, "differing": []})
+
+    def merge(self, other: Report) -> None:
+        """Add another report's counts."""
+        for key, row in other.totals.items():
+            total = self.totals.setdefault(key, dict.fromkeys(row, 0))
+            for name, number in row.items():
+                total[name] += number
+        self.differing |= other.differing
+        self.faults |= other.faults
+        self.examples["compared"] += other.examples["compared"]
+        self.examples["differing"] += other.examples["differing"]
 
     def add(self, case: Case, want: NDArray[np.uint64], got: NDArray[np.uint64]) -> None:
         """Count one case."""
@@ -251,15 +263,50 @@ def run_case(card: device.Device, module: Any, name: str, case: Case) -> NDArray
     return got
 
 
-def compare(card: device.Device, prepared: Prepared, report: Report) -> None:
-    """Run a chunk's cases on the card and count what differs."""
-    report.refused |= prepared.refused
-    report.failed |= prepared.failed
-    module = card.module(prepared.cubin) if prepared.cubin else None
-    for name, opcode, key in prepared.names:
-        if key in prepared.expected and key not in prepared.refused:
-            case = next(c for c in cases(_form(opcode)) if c.key == key)
-            report.add(case, prepared.expected.pop(key), run_case(card, module, name, case))
+_CARD: list[device.Device] = []
+"""The worker's device, opened at its first chunk."""
+
+
+def compare(prepared: Prepared) -> tuple[Report, list[str]]:
+    """Run a chunk's cases on the card and count what differs; also the keys that were not reached, because the last one run was a fault.
+
+    A fault spoils the whole process for the driver: it has to end, and the rest goes to another one.
+    """
+    if not _CARD:
+        _CARD.append(device.Device().__enter__())
+    card, report = _CARD[0], Report()
+    waiting = [(n, o, k) for n, o, k in prepared.names if k in prepared.expected and k not in prepared.refused]
+    for position, (name, opcode, key) in enumerate(waiting):
+        case = next(c for c in cases(_form(opcode)) if c.key == key)
+        try:
+            got = run_case(card, card.module(prepared.cubin), name, case)
+        except DeviceError as error:
+            report.faults[key] = str(error)
+            return report, [k for _, _, k in waiting[position + 1 :]]
+        report.add(case, prepared.expected[key], got)
+    return report, []
+
+
+def on_card(chunks: Iterable[Prepared]) -> Report:
+    """Compare all chunks, in a process of its own for the driver, in a new one after each fault."""
+    total = Report()
+    pool = _one_process()
+    for prepared in chunks:
+        total.refused |= prepared.refused
+        total.failed |= prepared.failed
+        while prepared.expected and prepared.cubin:
+            report, left = pool.submit(compare, prepared).result()
+            total.merge(report)
+            if report.faults:
+                pool.shutdown()
+                pool = _one_process()
+            prepared.expected = {k: v for k, v in prepared.expected.items() if k in left}
+    pool.shutdown()
+    return total
+
+
+def _one_process() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
 
 
 def main() -> None:
@@ -286,15 +333,14 @@ def main() -> None:
         else:
             with device.Device() as card:
                 result |= recording.card(card)
-                for prepared in pool.map(work, chunks):
-                    compare(card, prepared, report)
+            report = on_card(pool.map(work, chunks))
             if not report.totals:
                 raise DeviceError("nothing was compared")
     cases_ = sum(t["cases"] for t in report.totals.values())
     compared = sum(t["compared"] for t in report.totals.values())
     differing = sum(t["differing"] for t in report.totals.values())
     result |= {"cases": cases_, "compared": compared, "differing": differing, "examples": report.examples, "by_root": report.totals}
-    result |= {"differences": report.differing, "refused_by_ptxas": report.refused, "not_computed": report.failed}
+    result |= {"differences": report.differing, "refused_by_ptxas": report.refused, "not_computed": report.failed, "faults": report.faults}
     show(result)
     recording.record("device_examples", result, options)
 
@@ -312,11 +358,13 @@ def show(result: dict[str, Any]) -> None:
         print(f"refused by ptxas: {key}: {message}")
     for key, message in result["not_computed"].items():
         print(f"not computed: {key}: {message}")
+    for key, message in result["faults"].items():
+        print(f"fault on the GPU: {key}: {message}")
     for line in result["examples"]["differing"]:
         print(f"example: {line}")
     print(f"{result['opcodes']:,} opcodes, {result['cases']:,} cases, {result['compared']:,} rows compared, {result['differing']:,} differ; "
           f"{result['examples']['compared']:,} examples compared, {len(result['examples']['differing'])} differ; "
-          f"{len(result['refused_by_ptxas'])} cases refused, {len(result['not_computed'])} not computed")  # fmt: skip
+          f"{len(result['refused_by_ptxas'])} cases refused, {len(result['not_computed'])} not computed, {len(result['faults'])} faults")  # fmt: skip
 
 
 if __name__ == "__main__":

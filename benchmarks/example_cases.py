@@ -319,6 +319,8 @@ def _examples(form: Form, ins: Sequence[Slot], literal: int | None) -> list[tupl
         if opcode != form.opcode:
             continue
         row = list(inputs)
+        if _mask(form, row) != FULL_MASK:  # all lanes of a warp run here, and a lane outside the mask must not
+            continue
         if literal is not None:
             position = sum(r.count for r in itertools.takewhile(lambda r: r.name != IMMEDIATE, form.roles) if r.kind in ("in", "inout"))
             if row.pop(position) != literal:
@@ -326,6 +328,16 @@ def _examples(form: Form, ins: Sequence[Slot], literal: int | None) -> list[tupl
         if len(row) == len(ins) and all(s.width <= 64 for s in ins):
             found.append(([v & ((1 << s.width) - 1) for v, s in zip(row, ins, strict=True)], tuple(outputs)))
     return found
+
+
+def _mask(form: Form, row: Sequence[int]) -> int:
+    """The member mask that an example gives; ``FULL_MASK`` where there is none."""
+    position = 0
+    for role in form.roles:
+        if role.name == "membermask":
+            return row[position] & FULL_MASK
+        position += role.count if role.kind in ("in", "inout") else 0
+    return FULL_MASK
 
 
 def _in_memory(form: Form, ins: Sequence[Slot], values: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
