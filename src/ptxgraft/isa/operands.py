@@ -185,6 +185,11 @@ class OperandParser:
         return Symbol(name, offset) if variable is None else Var(variable, offset)
 
     def _bracket(self, inner: str) -> Operand:
+        name, plus, offset = inner.partition("+")
+        if not plus or (offset.isdecimal() and offset[0] != "0") or offset == "0":
+            register = self._resolve(name)
+            if register is not None:
+                return Address(Reg(register), int(offset or 0))
         parts = split_top(inner)
         if len(parts) > 1:
             coordinates = self(parts[-1])
@@ -232,12 +237,19 @@ def _name_offset(text: str) -> tuple[str, int]:
     return name, int(digits, 0) * (-1 if sign == "-" else 1) * (-1 if sign2 else 1)
 
 
+_PIECE = re.compile(r"(?:[^,\[\](){}]++|\{[^\[\](){}]*+\}|\[(?:[^\[\](){}]++|\{[^\[\](){}]*+\})*+\])++")
+
+
 def split_top(text: str) -> list[str]:
     """Split at commas outside any bracket; blanks around the parts are dropped. An empty text has no parts."""
     if not text:
         return []
     if "{" not in text and "[" not in text and "(" not in text:
         return [t.strip() for t in text.split(",")]
+    pieces = _PIECE.findall(text)
+    if ",".join(pieces) == text:
+        return [t.strip() for t in pieces]
+    # Parentheses within others, an empty part, or brackets that do not close.
     parts, depth, start = [], 0, 0
     for i, c in enumerate(text):
         if c in "{[(":

@@ -7,14 +7,18 @@ kept with careful roles: its first operand written, the others read, all memory 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import gc
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ptxgraft.errors import Place, SourceError, SourceErrors, UnsupportedError
-from ptxgraft.isa.operands import Address, Group, Imm, Operand, OperandParser, Reg, Sink, Symbol, Var, Vector, registers_of, split_top
+from ptxgraft.isa.matching import check, fitting_registers, match
+from ptxgraft.isa.operands import Address, Group, Operand, Reg, Symbol, Var, Vector, registers_of, split_top
+from ptxgraft.isa.scopes import Labels, Scope
 from ptxgraft.isa.table import Form, Role, form_of
 from ptxgraft.isa.types import TYPES, Type
-from ptxgraft.text import Document, Function, Kind, Statement, register_declarations, variable_declarations
+from ptxgraft.text import Document, Function, Kind, Statement, variable_declarations
 
 
 @dataclass(slots=True)
@@ -98,8 +102,24 @@ def align_up(value: int, align: int) -> int:
 
 
 def bind(document: Document, entry_name: str) -> Program:
-    """Bind one entry of a module. Raises ``UsageError`` for an unknown entry, ``SourceErrors`` with all that is wrong in its body."""
-    return _Binder(document, document.entry(entry_name)).run()
+    """Bind one entry of a module. Raises ``UsageError`` for an unknown entry, ``SourceErrors`` with all that is wrong in its body.
+
+    The programs bound last are kept, and given again for the same document: nothing may change a program.
+    """
+    return _bind(document, entry_name)
+
+
+@lru_cache(maxsize=8)
+def _bind(document: Document, entry_name: str) -> Program:
+    binder = _Binder(document, document.entry(entry_name))
+    # Everything made here is kept: the collector would only look at it again and again.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return binder.run()
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def parameter_layout(function: Function) -> Iterator[tuple[str, str, int, int, int, tuple[str, ...]]]:
@@ -114,50 +134,6 @@ def parameter_layout(function: Function) -> Iterator[tuple[str, str, int, int, i
         offset += size
 
 
-class _Scope:
-    """The names of one text scope of one inlined body."""
-
-    def __init__(self, binder: _Binder, index: int, parent: _Scope | None, inline: int) -> None:
-        self.binder, self.index, self.parent, self.inline = binder, index, parent, inline
-        self.registers: dict[str, int] = {}
-        self.ranges: list[tuple[str, int, Type]] = []
-        self.variables: dict[str, int] = {}
-        self.parser = OperandParser(self.register, self.variable)
-        document = binder.document
-        for base, type_name, count, vector in register_declarations(document, document.scopes[index]):
-            if vector:
-                raise SourceError(f"vector register {base!r} is not supported", place=None)
-            if count is None:
-                self.registers[base] = binder.new_register(base, TYPES[type_name], index, inline)
-            else:
-                self.ranges.append((base, count, TYPES[type_name]))
-        self.ranges.sort(key=lambda r: -len(r[0]))
-
-    def register(self, name: str) -> int | None:
-        found = self.registers.get(name)
-        if found is not None:
-            return found
-        for base, count, type in self.ranges:
-            if name.startswith(base):
-                digits = name[len(base) :]
-                if digits.isdigit() and int(digits) < count and (digits == "0" or digits[0] != "0"):
-                    found = self.registers[name] = self.binder.new_register(name, type, self.index, self.inline)
-                    return found
-        if self.parent is not None:
-            found = self.parent.register(name)
-            if found is not None:
-                self.registers[name] = found
-        return found
-
-    def variable(self, name: str) -> int | None:
-        scope: _Scope | None = self
-        while scope is not None:
-            if name in scope.variables:
-                return scope.variables[name]
-            scope = scope.parent
-        return self.binder.module_variable(name)
-
-
 class _Binder:
     def __init__(self, document: Document, entry: Function) -> None:
         self.document, self.entry = document, entry
@@ -165,11 +141,13 @@ class _Binder:
         self.variables: list[Variable] = []
         self.instructions: list[Instruction] = []
         self.errors: list[SourceError] = []
-        self.pending: list[tuple[Instruction, dict[str, int], str]] = []
+        self.pending: list[tuple[Instruction, Labels, int, str]] = []
         self.shared = self.local = 0
         self.shared_align = 16
         self.inlines = 0
-        self.return_labels: dict[str, int] = {}
+        self.returns: dict[str, int] = {}
+        self.returning: list[tuple[Instruction, str]] = []
+        self._shared: dict[tuple[int, str], int] = {}
         self._implicit: dict[str, int] = {}
         self._module: dict[str, int] = {}
         self._module_declarations = {v.name: v for v in variable_declarations(document, document.scopes[0])}
@@ -226,7 +204,7 @@ class _Binder:
     def run(self) -> Program:
         body = self.entry.body
         assert body is not None
-        top = _Scope(self, self.entry.scope, None, 0)
+        top = Scope(self, self.entry.scope, None, 0)
         params = []
         size = 0
         for name, type_name, offset, bytes_, align, attributes in parameter_layout(self.entry):
@@ -236,12 +214,14 @@ class _Binder:
             size = offset + bytes_
         labels = self.walk(self.entry, top, (self.entry.name,), None)
         self.synthetic("exit", (), self.document.statements[body.stop - 1] if len(body) else self.document.statements[body.stop])
-        for instruction, scope_labels, label in self.pending:
-            target = scope_labels.get(label)
+        for instruction, scope_labels, index, label in self.pending:
+            target = scope_labels.find(index, label)
             if target is None:
-                self.error(f"label {label!r} is not in this function", instruction.statement)
+                self.error(f"label {label!r} is not in reach here", instruction.statement)
             else:
                 instruction.targets = (*instruction.targets, target)
+        for instruction, label in self.returning:
+            instruction.targets = (self.returns[label],)
         if self.errors:
             raise self.errors[0] if len(self.errors) == 1 else SourceErrors(self.errors)
         dynamic_base = align_up(self.shared, self.shared_align)
@@ -249,18 +229,18 @@ class _Binder:
             if variable.dynamic:
                 variable.offset = dynamic_base
         return Program(
-            self.document, self.entry, params, size, self.registers, self.variables, self.instructions, labels, dynamic_base,
+            self.document, self.entry, params, size, self.registers, self.variables, self.instructions, labels.by_name(), dynamic_base,
             self.shared_align, align_up(self.local, 16), [i for i in self.instructions if i.form is None],
         )  # fmt: skip
 
-    def error(self, message: str, statement: Statement) -> None:
-        self.errors.append(SourceError(message, place=self.document.place(statement)))
+    def error(self, message: str, statement: Statement, hint: str = "") -> None:
+        self.errors.append(SourceError(message, place=self.document.place(statement), hint=hint))
 
-    def walk(self, function: Function, top: _Scope, stack: tuple[str, ...], return_label: str | None) -> dict[str, int]:
+    def walk(self, function: Function, top: Scope, stack: tuple[str, ...], return_label: str | None) -> Labels:
         """Bind one body; returns its labels. ``return_label`` is where ``ret`` goes in an inlined body."""
         statements = self.document.statements
         scopes = {function.scope: top}
-        labels: dict[str, int] = {}
+        labels = Labels(self.document)
         declared: set[int] = set()
         assert function.body is not None
         current_index, scope = function.scope, top
@@ -277,28 +257,36 @@ class _Binder:
                 except UnsupportedError:
                     raise
                 except SourceError as error:
-                    self.error(error.message, statement)
+                    self.error(error.message, statement, error.hint)
             elif kind == Kind.LABEL:
-                labels[statement.opcode] = len(self.instructions)
+                try:
+                    labels.add(statement.scope, statement.opcode, len(self.instructions))
+                except SourceError as error:
+                    self.error(error.message, statement, error.hint)
         return labels
 
-    def scope_of(self, index: int, scopes: dict[int, _Scope], inline: int, declared: set[int]) -> _Scope:
+    def scope_of(self, index: int, scopes: dict[int, Scope], inline: int, declared: set[int]) -> Scope:
         found = scopes.get(index)
         if found is None:
             parent = self.scope_of(self.document.scopes[index].parent, scopes, inline, declared)
-            found = scopes[index] = _Scope(self, index, parent, inline)
+            found = scopes[index] = Scope(self, index, parent, inline)
             self.declare_scope(found, declared)
         return found
 
-    def declare_scope(self, scope: _Scope, declared: set[int]) -> None:
+    def declare_scope(self, scope: Scope, declared: set[int]) -> None:
         if scope.index not in declared:
             declared.add(scope.index)
             for variable in variable_declarations(self.document, self.document.scopes[scope.index]):
-                scope.variables[variable.name] = self.declare(variable)
+                key = (scope.index, variable.name)
+                if variable.space in ("local", "param"):
+                    scope.variables[variable.name] = self.declare(variable)
+                elif key in self._shared:
+                    # One storage for all calls of the function.
+                    scope.variables[variable.name] = self._shared[key]
+                else:
+                    scope.variables[variable.name] = self._shared[key] = self.declare(variable)
 
-    def bind_statement(
-        self, statement: Statement, scope: _Scope, labels: dict[str, int], stack: tuple[str, ...], return_label: str | None
-    ) -> None:
+    def bind_statement(self, statement: Statement, scope: Scope, labels: Labels, stack: tuple[str, ...], return_label: str | None) -> None:
         form = form_of(statement.opcode)
         guard = None
         if statement.guard:
@@ -314,23 +302,54 @@ class _Binder:
             return
         if form.control == "return" and return_label is not None:
             branch = self.emit(statement, form_of("bra"), guard, (Symbol(return_label),))
-            self.pending.append((branch, self.return_labels, return_label))
+            self.returning.append((branch, return_label))
             return
-        operands = _match(form, texts, scope.parser, self.implicit)
-        for operand, role in zip(operands, form.roles, strict=True):
-            base = operand.base if role.kind == "addr" and isinstance(operand, Address) else None
-            if isinstance(base, Var) and self.variables[base.id].space == "local" and ".param" in form.opcode:
-                # A call's parameters live in local memory: their accesses are local accesses.
-                form = form_of(form.opcode.replace("::func", "").replace(".param", ".local"))
-                assert form is not None
+        operands = match(form, texts, scope.parser, self.implicit)
+        if ".param" in form.opcode:
+            form = self.parameter_form(form, operands)
         instruction = self.emit(statement, form, guard, operands)
-        for operand, role in zip(operands, form.roles, strict=True):
-            if role.kind == "label":
+        if form.control:
+            self.aim(instruction, labels)
+
+    def parameter_form(self, form: Form, operands: tuple[Operand | None, ...]) -> Form:
+        """A call's parameters live in local memory: their accesses are local accesses."""
+        for operand in operands:
+            base = operand.base if isinstance(operand, Address) else None
+            if isinstance(base, Var) and self.variables[base.id].space == "local":
+                local = form_of(form.opcode.replace("::func", "").replace(".param", ".local"))
+                assert local is not None
+                return local
+        return form
+
+    def aim(self, instruction: Instruction, labels: Labels) -> None:
+        """Note the labels that an instruction of control names; they are found when all are known."""
+        statement, form = instruction.statement, instruction.form
+        assert form is not None
+        for operand, role in zip(instruction.operands, form.roles, strict=True):
+            if role.kind in ("label", "labels"):
                 if not isinstance(operand, Symbol):
                     raise SourceError(f"{statement.opcode} needs a label")
-                self.pending.append((instruction, labels, operand.name))
+                for name in (operand.name,) if role.kind == "label" else self.branch_targets(operand.name, statement):
+                    self.pending.append((instruction, labels, statement.scope, name))
 
-    def careful(self, text: str, scope: _Scope) -> Operand:
+    def known(self, name: str) -> bool:
+        """Is it a function or a label, whose address one may take?"""
+        document = self.document
+        return any(f.name == name for f in document.functions) or any(
+            s.kind == Kind.LABEL and s.opcode == name for s in document.statements
+        )
+
+    def branch_targets(self, name: str, statement: Statement) -> list[str]:
+        """The labels of the ``.branchtargets`` list called ``name`` in the statement's function."""
+        document = self.document
+        function = document.scopes[statement.scope].function
+        for index in document.directives.get(".branchtargets", ()):
+            list_, label = document.statements[index], document.statements[index - 1]
+            if label.kind == Kind.LABEL and label.opcode == name and document.scopes[list_.scope].function == function:
+                return split_top(list_.operands)
+        raise SourceError(f"{name!r} is no list of branch targets", hint="one is written 'name: .branchtargets label, label;'")
+
+    def careful(self, text: str, scope: Scope) -> Operand:
         try:
             return scope.parser(text)
         except SourceError:
@@ -343,20 +362,35 @@ class _Binder:
 
     def emit(self, statement: Statement, form: Form | None, guard: Reg | None, operands: tuple[Operand | None, ...]) -> Instruction:
         assert form is not None
-        reads: tuple[int, ...] = ()
-        writes: tuple[int, ...] = ()
+        registers = self.registers
+        reads: list[int] = []
+        writes: list[int] = []
         for role, operand in zip(form.roles, operands, strict=True):
             if operand is None:
                 continue
-            registers = (operand.id,) if type(operand) is Reg else registers_of(operand)
+            # The common operands first: there are tens of thousands of them.
+            named: Sequence[int] | None = None
+            if type(operand) is Reg:
+                if role.count == 1 and role.type is not None and registers[operand.id].type.width == role.type.width:
+                    named = (operand.id,)
+            elif type(operand) is Vector:
+                named = fitting_registers(role, operand, registers)
+            elif type(operand) is Address and type(operand.base) is Reg and role.kind == "addr":
+                named = (operand.base.id,)
+            if named is None:
+                for name in check(form, role, operand, registers):
+                    if not self.known(name):
+                        raise SourceError(f"{name!r} is not declared", hint="declare it as a variable, or write a register with its %")
+                named = registers_of(operand)
             if role.kind == "out":
-                writes += registers
-            elif role.kind == "inout":
-                writes += registers
-                reads += registers
+                writes += named
             else:
-                reads += registers
-        return self.append(Instruction(len(self.instructions), statement, form, guard, operands, reads + _guard(guard), writes))
+                reads += named
+                if role.kind == "inout":
+                    writes += named
+        if guard is not None:
+            reads.append(guard.id)
+        return self.append(Instruction(len(self.instructions), statement, form, guard, operands, tuple(reads), tuple(writes)))
 
     def append(self, instruction: Instruction) -> Instruction:
         self.instructions.append(instruction)
@@ -367,7 +401,7 @@ class _Binder:
         return self.emit(statement, form_of(opcode), guard, operands)
 
     # -- calls --------------------------------------------------------------------------------------------------------
-    def call(self, statement: Statement, form: Form, guard: Reg | None, texts: list[str], scope: _Scope, stack: tuple[str, ...]) -> None:
+    def call(self, statement: Statement, form: Form, guard: Reg | None, texts: list[str], scope: Scope, stack: tuple[str, ...]) -> None:
         groups = [scope.parser(t) for t in texts]
         returns = groups.pop(0) if groups and isinstance(groups[0], Group) else Group(())
         target = groups.pop(0) if groups else None
@@ -377,6 +411,8 @@ class _Binder:
             raise UnsupportedError("an indirect call is not supported", place=self.document.place(statement), hint="direct calls are")
         function = self._functions.get(target.name)
         if function is None:
+            if not self.known(target.name):
+                raise SourceError(f"function {target.name!r} is not declared", hint="a function of another module needs an .extern .func")
             # No body here: keep the call; only running it needs one.
             reads = registers_of(arguments) + _guard(guard)
             operands: tuple[Operand | None, ...] = (returns, target, arguments)
@@ -399,8 +435,8 @@ class _Binder:
         after = f"\0return{number}"
         if guard is not None:
             skip = self.synthetic("bra", (Symbol(after),), statement, Reg(guard.id, not guard.negated))
-            self.pending.append((skip, self.return_labels, after))
-        top = _Scope(self, function.scope, None, number)
+            self.returning.append((skip, after))
+        top = Scope(self, function.scope, None, number)
         copies_out: list[Callable[[], object]] = []
         for group, formals, outward in ((arguments, function.params, False), (returns, function.returns, True)):
             for actual, formal in zip(group.items, formals, strict=True):
@@ -411,11 +447,11 @@ class _Binder:
                     else:
                         copy()
         self.walk(function, top, (*stack, function.name), after)
-        self.return_labels[after] = len(self.instructions)
+        self.returns[after] = len(self.instructions)
         for copy in copies_out:
             copy()
 
-    def pass_parameter(self, statement: Statement, top: _Scope, actual: Operand, formal, outward: bool) -> Callable[[], object] | None:
+    def pass_parameter(self, statement: Statement, top: Scope, actual: Operand, formal, outward: bool) -> Callable[[], object] | None:
         """Bind a formal parameter; returns the copy to make before (``outward``: after) the body, or None when the two are one variable."""
         width = TYPES[formal.type].width
         bits = f"b{max(width, 8)}" if width > 1 else "pred"
@@ -444,44 +480,3 @@ class _Binder:
 
 def _guard(guard: Reg | None) -> tuple[int, ...]:
     return () if guard is None else (guard.id,)
-
-
-def _match(form: Form, texts: list[str], parse: OperandParser, implicit: Callable[[Role], Reg]) -> tuple[Operand | None, ...]:
-    """Line operand texts up with the form's roles."""
-    roles = form.roles
-    operands: list[Operand | None] = []
-    position = 0
-    pair: str | None = None
-    for role in roles:
-        if role.implicit:
-            operands.append(implicit(role))
-            continue
-        if role.pair:
-            operands.append(None if pair is None else parse(pair))
-            pair = None
-            continue
-        if position == len(texts):
-            if not role.optional:
-                raise SourceError(f"{form.opcode} needs {form.required} operands, found {len(texts)}")
-            operands.append(None)
-            continue
-        text = texts[position]
-        position += 1
-        if "|" in text and role.kind == "out":
-            text, _, pair = (t.strip() for t in text.partition("|"))
-        operands.append(parse(text))
-    if position != len(texts) or pair is not None:
-        raise SourceError(f"{form.opcode} takes at most {sum(not (r.pair or r.implicit) for r in roles)} operands, found {len(texts)}")
-    for role, operand in zip(roles, operands, strict=True):
-        _check(form, role, operand)
-    return tuple(operands)
-
-
-def _check(form: Form, role: Role, operand: Operand | None) -> None:
-    for literal in operand.items if isinstance(operand, Vector) else (operand,):
-        if isinstance(literal, Imm) and literal.kind != "int" and role.type is not None and role.count == 1:
-            literal.bits(role.type)
-    if role.kind == "addr" and not isinstance(operand, Address):
-        raise SourceError(f"operand {role.name} of {form.opcode} must be an address in brackets")
-    if role.kind in ("out", "inout") and not isinstance(operand, Reg | Sink) and operand is not None and not hasattr(operand, "items"):
-        raise SourceError(f"operand {role.name} of {form.opcode} must be a register")

@@ -18,7 +18,9 @@ from ptxgraft.isa.types import TYPES, Type
 Meaning = Callable[..., Any]
 
 _SLOT = re.compile(r"\{(\w+)(?::([^}]*))?\}(\?)?|([^.{}]+)")
-_ROLE = re.compile(r"^(out|in|inout|addr|label|labels|call|resource|text)(?:\s+([\w:]+))?(?:\s+(?:x|v)?(\d*))?\s*(\|)?\s*(\?)?(?:\s*(implicit))?$")
+_ROLE = re.compile(
+    r"^(out|in|inout|addr|label|labels|call|resource|text)(?:\s+([\w:]+))?(?:\s+(?:x|v)?(\d*))?\s*(\|)?\s*(\?)?(?:\s*(implicit))?$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class Form:
     options: Mapping[str, str]
     required: int
     tensor: bool = field(default=False)
+    plain: bool = field(default=False)
+    """Every role is one written operand: none optional, implicit or the second half of a pair."""
 
     @property
     def root(self) -> str:
@@ -225,7 +229,9 @@ def _role(name: str, text: str, slots: Mapping[str, str]) -> Role:
     kind, type_name, count, pair, optional, implicit = match.groups()
     if type_name in ("v2", "v4", "v8"):  # an untyped vector slot directly after the kind
         type_name, count = "", type_name[1:]
-    return Role(name, kind, TYPES[type_name] if type_name else None, int(count or 1), pair is not None, optional is not None, implicit is not None)
+    return Role(
+        name, kind, TYPES[type_name] if type_name else None, int(count or 1), pair is not None, optional is not None, implicit is not None
+    )
 
 
 def resolve_roles(entry: Entry, slots: Mapping[str, str]) -> tuple[Role, ...]:
@@ -263,4 +269,5 @@ def _form(opcode: str, entry: Entry, slots: dict[str, str]) -> Form:
         options={k: slots.get(k, "") for k in entry.keywords},
         required=sum(not (r.optional or r.implicit) for r in roles),
         tensor=entry.family == "tensor" and opcode.startswith(("mma.", "wmma.mma.")),
+        plain=not any(r.optional or r.implicit or r.pair for r in roles),
     )

@@ -1,0 +1,124 @@
+"""Operand texts lined up with the roles of a form, and what an operand in a role must be.
+
+Invariant: operands and roles have one length and one order afterwards; every operand is of a kind that its role can take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ptxgraft.errors import SourceError
+from ptxgraft.isa.operands import Address, Group, Imm, Operand, OperandParser, Reg, Resource, Sink, Symbol, Vector
+from ptxgraft.isa.table import Form, Role
+
+if TYPE_CHECKING:
+    from ptxgraft.isa.program import Register
+
+
+def match(form: Form, texts: Sequence[str], parse: OperandParser, implicit: Callable[[Role], Reg]) -> tuple[Operand | None, ...]:
+    """One operand per role; None for an optional one left out. SourceError for too many, too few, or one of the wrong kind."""
+    if form.plain and len(texts) == len(form.roles):
+        return tuple([parse(text) for text in texts])
+    operands: list[Operand | None] = []
+    position = 0
+    pair: str | None = None
+    for role in form.roles:
+        if role.implicit:
+            operands.append(implicit(role))
+            continue
+        if role.pair:
+            if pair is None and not role.optional:
+                raise SourceError(f"{form.opcode} has two results, written {form.roles[len(operands) - 1].name}|{role.name}")
+            operands.append(None if pair is None else parse(pair))
+            pair = None
+            continue
+        if position == len(texts):
+            if not role.optional:
+                raise SourceError(f"{form.opcode} needs {form.required - _pairs(form)} operands, found {len(texts)}")
+            operands.append(None)
+            continue
+        text = texts[position]
+        position += 1
+        if "|" in text and role.kind == "out":
+            text, _, pair = (t.strip() for t in text.partition("|"))
+        operands.append(parse(text))
+    if pair is not None:
+        raise SourceError(f"{form.opcode} has no second result for {pair!r}")
+    if position != len(texts):
+        raise SourceError(f"{form.opcode} takes at most {sum(not (r.pair or r.implicit) for r in form.roles)} operands, found {len(texts)}")
+    return tuple(operands)
+
+
+def _pairs(form: Form) -> int:
+    return sum(role.pair and not role.optional for role in form.roles)
+
+
+def fitting_registers(role: Role, operand: Vector, registers: Sequence[Register]) -> list[int] | None:
+    """The register numbers of a vector that holds exactly what its role wants; None when it needs a closer look."""
+    if role.type is None or len(operand.items) != role.count:
+        return None
+    width = role.type.width
+    named = []
+    for item in operand.items:
+        if type(item) is not Reg or registers[item.id].type.width != width:
+            return None
+        named.append(item.id)
+    return named
+
+
+def check(form: Form, role: Role, operand: Operand, registers: Sequence[Register]) -> Sequence[str]:
+    """Refuse an operand that its role cannot take (SourceError); returns the names in it that are neither registers nor variables."""
+    kind = role.kind
+    if kind == "addr":
+        if not isinstance(operand, Address):
+            raise SourceError(f"{_what(form, role)} must be an address in brackets")
+        return (operand.base.name,) if isinstance(operand.base, Symbol) else ()
+    if kind in ("text", "label", "labels", "call"):
+        return ()
+    if kind == "resource":
+        if not isinstance(operand, Resource):
+            raise SourceError(f"{_what(form, role)} must be a handle and coordinates in brackets")
+        return (operand.handle.name,) if isinstance(operand.handle, Symbol) else ()
+    if isinstance(operand, Vector):
+        _check_vector(form, role, operand, registers)
+        return [item.name for item in operand.items if isinstance(item, Symbol)]
+    if role.count > 1:
+        raise SourceError(f"{_what(form, role)} must be a vector of {role.count} elements in braces")
+    _check_scalar(form, role, operand, registers)
+    return (operand.name,) if isinstance(operand, Symbol) else ()
+
+
+def _what(form: Form, role: Role) -> str:
+    return f"operand {role.name} of {form.opcode}"
+
+
+def _check_scalar(form: Form, role: Role, operand: Operand, registers: Sequence[Register]) -> None:
+    if isinstance(operand, Address | Resource | Group):
+        raise SourceError(f"{_what(form, role)} must be a {'value' if role.kind == 'in' else 'register'}, not something in brackets")
+    if role.kind != "in" and not isinstance(operand, Reg | Sink):
+        raise SourceError(f"{_what(form, role)} must be a register")
+    if role.type is None:
+        return
+    if isinstance(operand, Imm):
+        operand.bits(role.type)
+    elif isinstance(operand, Reg):
+        have = registers[operand.id].type
+        # A predicate may stand for a word where the engine says so (a barrier's reduction); never the other way.
+        if role.type.kind == "p" and have.kind != "p":
+            raise SourceError(f"{_what(form, role)} must be a predicate, not a register of type {have.name}")
+        if have.kind != "p" and have.width < role.type.width:
+            raise SourceError(f"{_what(form, role)} has {role.type.width} bits, its register has {have.width}")
+
+
+def _check_vector(form: Form, role: Role, operand: Vector, registers: Sequence[Register]) -> None:
+    items = operand.items
+    if role.count > 1:
+        if len(items) != role.count:
+            raise SourceError(f"{_what(form, role)} has {role.count} elements, found {len(items)}")
+        for item in items:
+            _check_scalar(form, role, item, registers)
+    elif role.type is not None and len(items) > 1 and all(isinstance(item, Reg) for item in items):
+        width = sum(registers[item.id].type.width for item in items if isinstance(item, Reg))
+        if width != role.type.width:
+            raise SourceError(f"{_what(form, role)} has {role.type.width} bits, the registers in braces have {width}")
