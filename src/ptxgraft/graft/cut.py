@@ -21,7 +21,7 @@ from ptxgraft.graft.mirror import call_text, choose_rows, identity_callee
 from ptxgraft.graft.skeleton import skeleton
 from ptxgraft.isa import Program, bind
 from ptxgraft.spec import Abi, LayerSpec, Region, layer_spec, spec_json, spec_markdown
-from ptxgraft.text import Document, EditScript, FreshNames, Kind, Statement
+from ptxgraft.text import Document, EditScript, FreshNames, Kind, Statement, directives_in
 
 STYLES = ("inline", "mirror")
 
@@ -247,10 +247,17 @@ def _mirror(
             made.renamed = {r.name: r.name for r in piece.own}
             script.add_module_scope(made._callee_text.text + "\n", entry)
     if rows is not None and rows.declaration:
-        opened = piece.document.statements[piece.document.scopes[entry.scope].first]
-        script.insert_after(opened, "\t" + rows.declaration)
+        _declare_rows(script, piece, rows.declaration)
     script.replace(piece.first, piece.last, call_text(piece, face, made.callee, rows, fresh))
     return made
+
+
+def _declare_rows(script: EditScript, piece: Excerpt, declaration: str) -> None:
+    """Declare the new array behind the entry's own, so that theirs keep their addresses: kernels reckon with the low bits."""
+    document, entry = piece.document, piece.program.entry
+    scope = document.scopes[entry.scope]
+    arrays = [s for s in directives_in(document, scope, ".shared") if not piece.first.start <= s.start < piece.last.end]
+    script.insert_after(arrays[-1] if arrays else document.statements[scope.first], declaration)
 
 
 def _check(made: Cut, given: Body | None) -> None:

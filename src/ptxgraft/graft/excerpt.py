@@ -251,12 +251,22 @@ def locate(flow: Flow, choice: RegionChoice) -> tuple[Region, Statement, Stateme
             f"the region's {('first', 'last')[end]} statement stands in a block: "
             f"the region was widened to line {document.line(brace.start)}, the block's brace"
         )
+    while scopes[common].kind == "block" and _fills(document, first, last, common):
+        first, last = document.statements[scopes[common].first], document.statements[scopes[common].last]
+        common = scopes[common].parent
     inside = [i for i, s in enumerate(owner[:-1]) if first.index <= s.index <= last.index]
     if (inside[0] < wanted.first and first.kind != Kind.OPEN) or (inside[-1] > wanted.last and last.kind != Kind.CLOSE):
         notes.append("the region begins or ends inside a called function: it was widened to the whole call")
     tensor = sum(1 for i in program.instructions[inside[0] : inside[-1] + 1] if i.form is not None and i.form.tensor)
     region = Region(inside[0], inside[-1], document.line(first.start), document.line(last.end - 1), len(inside), tensor)
     return region, first, last, common, notes
+
+
+def _fills(document: Document, first: Statement, last: Statement, scope: int) -> bool:
+    """Do the statements from ``first`` to ``last`` leave nothing but declarations in their block?"""
+    block = document.scopes[scope]
+    rest = (*document.statements[block.first + 1 : first.index], *document.statements[last.index + 1 : block.last])
+    return all(s.kind == Kind.DIRECTIVE for s in rest)
 
 
 def excerpt(flow: Flow, choice: RegionChoice, to_cut: bool = True) -> Excerpt:

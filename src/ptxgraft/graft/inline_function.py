@@ -14,7 +14,7 @@ from ptxgraft.graft.excerpt import Excerpt
 from ptxgraft.graft.interface import Interface
 from ptxgraft.graft.merge import Merged
 from ptxgraft.isa import form_of, type_of
-from ptxgraft.text import Document, FreshNames, Function, Kind, Parameter, Statement, split_operands
+from ptxgraft.text import Document, EditScript, FreshNames, Function, Kind, Parameter, Statement, split_operands, variable_declarations
 
 _PLACE = re.compile(r"\[\s*([\w$%.]+)\s*(?:\+\s*(\w+)\s*)?\]\Z")
 
@@ -24,6 +24,7 @@ def inlined_text(document: Document, piece: Excerpt, face: Interface, merged: Me
     version = f"{max(merged.version, document.version)[0]}.{max(merged.version, document.version)[1]}"
     head = f".version {version}\n.target {', '.join(document.target)}\n.address_size {document.address_size}\n"
     module = Document.parse(head + merged.text, f"{document.name} (body {merged.name})")
+    module = _own_variables(module, merged.name, fresh)
     function = module.function(merged.name)
     scratch = Scratch(fresh)
     before: list[str] = []
@@ -56,6 +57,16 @@ def inlined_text(document: Document, piece: Excerpt, face: Interface, merged: Me
     hoisted = [piece.document.source(s) for s in piece.hoisted()]
     lines = [*scratch.declarations(), *before, "{", *inside, *([f"{end}:"] if returns else []), "}", *after]
     return "\n".join([*hoisted, "{", *("\t" + line for line in lines), "}"])
+
+
+def _own_variables(module: Document, name: str, fresh: FreshNames) -> Document:
+    """The module with fresh names for the variables of a function's body: ptxas lets none of them hide a parameter of the entry."""
+    script, function = EditScript(module), module.function(name)
+    for scope in module.scopes:
+        if scope.function == function.index:
+            for variable in variable_declarations(module, scope):
+                script.rename(scope, variable.name, fresh.name(variable.name.lstrip("%$")))
+    return Document.parse(script.apply(), module.name)
 
 
 def check_parameters(function: Function, face: Interface, name: str) -> None:

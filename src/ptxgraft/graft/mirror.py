@@ -13,7 +13,11 @@ from ptxgraft.graft.excerpt import Excerpt, Rendered
 from ptxgraft.graft.inline import fresh_labels
 from ptxgraft.graft.interface import Interface, Passed, address_text, uses_variables
 from ptxgraft.graft.shared_base import check_limit, dead_array, warps_of_block
+from ptxgraft.isa import align_up
 from ptxgraft.text import FreshNames
+
+DYNAMIC_STEP = 1024
+"""The dynamic array moves up by a multiple of this many bytes: kernels swizzle by the low bits of its address."""
 
 
 @dataclass(slots=True)
@@ -36,6 +40,8 @@ def choose_rows(piece: Excerpt, words: int, block: tuple[int, int, int] | None, 
     if found is not None:
         note = f"results come back through {found.name} ({size} of its {found.size} bytes), which is dead from the cut on"
         return Rows(found.name, "", warps, note)
+    if any(v.dynamic for v in piece.program.variables):
+        size = align_up(size, DYNAMIC_STEP)
     check_limit(piece.program, size)
     name = fresh.name("mirror")
     note = f"results come back through {name}, {size} new bytes of shared memory for {warps} warps ({how})"

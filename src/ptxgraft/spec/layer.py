@@ -48,7 +48,7 @@ def layer_spec(flow: Flow, block: tuple[int, int, int] | None = None) -> LayerSp
             f"the entry does not state its block shape; {shape} was assumed for offsets that depend on the thread (--block sets it)"
         )
     region = mma_region(flow)
-    ends = [run[0] for run in runs[1:]] + [len(program.instructions)]
+    ends = [*(run[0] for run in runs[1:]), len(program.instructions)][: len(runs)]
     live = flow.liveness.before([i for run in runs for i in (run[0], run[-1] + 1)])
     phases = [
         _phase(flow, tracer, number, run, live[run[0]], live[run[-1] + 1], describe(flow, run[-1] + 1, end))

@@ -29,8 +29,8 @@ def make_region(program: Program, first: int, last: int) -> Region:
 
 def line_region(program: Program, first_line: int, last_line: int) -> Region:
     """The region of the statements that start on the file lines ``first_line`` .. ``last_line``. UsageError when the entry has none there."""
-    body = program.entry
-    start, stop = program.document.line(body.start), program.document.line(body.end - 1)
+    body, scope = program.entry, program.document.scopes[program.entry.scope]
+    start, stop = (program.document.line(program.document.statements[brace].start) for brace in (scope.first, scope.last))
     for line in (first_line, last_line):
         if not start <= line <= stop:
             raise UsageError(f"line {line} is outside the body of {program.name!r}, which is lines {start} to {stop}")
