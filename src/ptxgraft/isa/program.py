@@ -432,10 +432,10 @@ class _Binder:
     ) -> None:
         self.inlines += 1
         number = self.inlines
-        after = f"\0return{number}"
+        after, skipped = f"\0return{number}", f"\0skip{number}"
         if guard is not None:
-            skip = self.synthetic("bra", (Symbol(after),), statement, Reg(guard.id, not guard.negated))
-            self.returning.append((skip, after))
+            skip = self.synthetic("bra", (Symbol(skipped),), statement, Reg(guard.id, not guard.negated))
+            self.returning.append((skip, skipped))
         top = Scope(self, function.scope, None, number)
         copies_out: list[Callable[[], object]] = []
         for group, formals, outward in ((arguments, function.params, False), (returns, function.returns, True)):
@@ -450,6 +450,7 @@ class _Binder:
         self.returns[after] = len(self.instructions)
         for copy in copies_out:
             copy()
+        self.returns[skipped] = len(self.instructions)
 
     def pass_parameter(self, statement: Statement, top: Scope, actual: Operand, formal, outward: bool) -> Callable[[], object] | None:
         """Bind a formal parameter; returns the copy to make before (``outward``: after) the body, or None when the two are one variable."""
