@@ -173,6 +173,21 @@ READY:
     assert set(run(body, block=32)) == {10 * 7 + 22 * 5}
 
 
+@pytest.mark.parametrize("engine", ["numpy", "warp"])
+def test_lanes_that_wait_go_on_when_the_others_exit(engine: str) -> None:
+    body = f"""
+    setp.lt.u32 %p1, %r1, 8;
+    @%p1 bra GONE;
+    redux.sync.add.u32 %r9, %r1, 0xFFFFFFFF;
+    {STORE}
+    ret;
+GONE:
+    mov.u32 %r9, 1000;
+    {STORE}
+    exit;"""
+    assert run(body, block=32, engine=engine).tolist() == [1000] * 8 + [sum(range(8, 32))] * 24
+
+
 def test_activemask_sees_who_is_there() -> None:
     body = f"setp.lt.u32 %p1, %r1, 10; @%p1 activemask.b32 %r9; @!%p1 activemask.b32 %r9; {STORE}"
     assert run(body, block=32).tolist() == [0x3FF] * 10 + [ALL & ~0x3FF] * 22
