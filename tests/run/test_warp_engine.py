@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 
-from ptxgraft.errors import KernelFault, PtxgraftError, UnsupportedError
+from ptxgraft.errors import KernelFault, PtxgraftError, UnsupportedError, UsageError
 from ptxgraft.isa import bind
 from ptxgraft.run import warp_engine
 from ptxgraft.run.execution import execute
@@ -66,12 +68,17 @@ def kernel(body: str, declarations: str = "", module: str = "") -> str:
     return f"{HEAD}{module}.visible .entry k(.param .u64 out, .param .u64 in)\n{{\n{REGISTERS}{declarations}{PROLOGUE}{body}    ret;\n}}\n"
 
 
+def dim(n: int | tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z = (*((n,) if isinstance(n, int) else n), 1, 1)[:3]
+    return x, y, z
+
+
 def launch_of(text: str, grid=1, block=32, words: int = 0, data: np.ndarray | None = None, shared: int = 0) -> Launch:
     program = bind(Document.parse(text), "k")
     args = OUT.to_bytes(8, "little") + IN.to_bytes(8, "little")
     source = np.arange(4096, dtype=np.uint32) * np.uint32(2654435761) if data is None else data
     threads = int(np.prod(grid) * np.prod(block))
-    return Launch(program, grid, block, args, shared, [allocate(OUT, 4 * (words or threads), "out"), allocate(IN, source, "in")])
+    return Launch(program, dim(grid), dim(block), args, shared, [allocate(OUT, 4 * (words or threads), "out"), allocate(IN, source, "in")])
 
 
 def run_both(text: str, grid=1, block=32, profile: str = "sm_90", **options) -> np.ndarray:
@@ -81,12 +88,13 @@ def run_both(text: str, grid=1, block=32, profile: str = "sm_90", **options) -> 
     for engine in ("numpy", "warp"):
         launch = launch_of(text, grid, block, **options)
         result = execute(launch, engine=engine, profile=profile, **run_options)
-        results.append(([a.data.copy() for a in launch.memory.allocations], result.statements))
+        results.append(({a.base: a.data.copy() for a in launch.memory.allocations}, result.statements))
     (expected, steps), (found, steps_found) = results
-    for a, b in zip(expected, found, strict=True):
-        np.testing.assert_array_equal(a.view(np.uint32), b.view(np.uint32))
+    assert expected.keys() == found.keys()
+    for base, data in expected.items():
+        np.testing.assert_array_equal(data.view(np.uint32), found[base].view(np.uint32))
     assert steps_found == steps
-    return found[0].view(np.uint32)
+    return found[OUT].view(np.uint32)
 
 
 def both_fail(text: str, kind: type[PtxgraftError], grid=1, block=32, **options) -> str:
@@ -506,6 +514,38 @@ def test_the_lowest_block_with_a_fault_is_reported_whatever_the_threads_do():
         with pytest.raises(KernelFault) as caught:
             execute(launch_of(kernel(body), 8, 32), threads=threads)
         assert "block (3, 0, 0)" in str(caught.value)
+
+
+def test_a_log_of_stores_that_fills_up_is_emptied_between_blocks(monkeypatch):
+    monkeypatch.setattr(warp_engine, "_LOG_ENTRIES", 100)
+    body = "    st.global.u32 [%rd2], %r1;\n    @%p0 st.global.u32 [%rd0], %r1;\n"
+    found = execute(launch_of(kernel(body), 7, 32), watch=[Watch("memory", OUT, 0, 7 * 128)]).stores
+    assert [(r.block[0], r.lane) for r in found] == [(b, i) for b in range(7) for i in range(32)]
+    with pytest.raises(UsageError, match="watch fewer bytes"):
+        execute(launch_of(kernel(body), 2, 128), watch=[Watch("memory", OUT, 0, 1024)])
+
+
+def test_the_threads_floating_point_state_does_not_matter():
+    body = """    mov.f32 %f0, 0f3F800000;
+    cvt.rn.f32.u32 %f1, %r0;
+    fma.rn.f32 %f2, %f1, 0f30000000, %f0;
+    st.global.f32 [%rd2], %f2;
+"""
+    launch = launch_of(kernel(body))
+    library = ctypes.CDLL("libm.so.6")
+    library.fesetround(0x800)  # towards plus infinity
+    try:
+        execute(launch)
+    finally:
+        library.fesetround(0)
+    np.testing.assert_array_equal(launch.memory.allocations[0].data.view(np.uint32), 0x3F800000)
+
+
+def test_memory_that_cannot_be_written_is_refused():
+    launch = launch_of(kernel("    st.global.u32 [%rd2], %r1;\n"))
+    launch.memory.allocations[0].data.flags.writeable = False
+    with pytest.raises(UsageError, match="cannot be written"):
+        execute(launch)
 
 
 def test_watched_stores_are_the_interpreters():

@@ -84,7 +84,6 @@ def register_slots(program: Program, plan: WarpPlan) -> tuple[dict[int, int], in
             touch(register, 2 * stop)
     slots: dict[int, int] = {}
     free: dict[int, list[int]] = {}
-    busy: list[tuple[int, int, int]] = []
     top = WARP.size
     ends = sorted((end, register) for register, end in last.items())
     expired = 0
@@ -102,7 +101,6 @@ def register_slots(program: Program, plan: WarpPlan) -> tuple[dict[int, int], in
             top = (top + align - 1) // align * align
             slots[register] = top
             top += size
-    del busy
     return slots, (top + 63) // 64 * 64
 
 

@@ -11,13 +11,32 @@ from ptxgraft.lower.warp_control import control_text
 from ptxgraft.lower.warp_scheduler import scheduler_text
 from ptxgraft.lower.warp_state import LAUNCH, WARP, WORKER, Fault, Status
 
+PLAIN_MXCSR = 0x1F80
+"""The CPU's floating-point state that the text of every operation assumes: nearest, subnormals kept, no traps."""
+
 _GRID = f"""
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i32 @llvm.cttz.i32(i32, i1)
 declare i32 @llvm.ctpop.i32(i32)
 declare i32 @llvm.vector.reduce.umin.v32i32(<32 x i32>)
 
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+
 define void @run_grid(ptr %worker) {{
+entry:
+  ; Some libraries leave the thread flushing subnormals, or rounding in another way.
+  %caller = alloca i32
+  %plain = alloca i32
+  store i32 {PLAIN_MXCSR}, ptr %plain
+  call void @llvm.x86.sse.stmxcsr(ptr %caller)
+  call void @llvm.x86.sse.ldmxcsr(ptr %plain)
+  call void @take_blocks(ptr %worker)
+  call void @llvm.x86.sse.ldmxcsr(ptr %caller)
+  ret void
+}}
+
+define internal void @take_blocks(ptr %worker) noinline {{
 entry:
   %launch = load ptr, ptr %worker
   {at("stop", "launch", LAUNCH, "stop")}
@@ -57,7 +76,14 @@ block:
   %status = call i32 @run_block(ptr %worker)
   call void @tally(ptr %worker)
   %faulted = icmp eq i32 %status, {Status.FAULT:d}
-  br i1 %faulted, label %fault, label %take
+  br i1 %faulted, label %fault, label %logged
+logged:
+  ; A log that is half full is the host's to empty before the next block.
+  {get("noted", "worker", WORKER, "log_count")}
+  {get("limit", "worker", WORKER, "log_limit")}
+  %half = lshr i64 %limit, 1
+  %enough = icmp ugt i64 %noted, %half
+  br i1 %enough, label %end, label %take
 fault:
   store atomic i32 1, ptr %stop.p monotonic, align 4
   br label %end

@@ -12,13 +12,13 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgraft.errors import UnsupportedError, UsageError
+from ptxgraft.errors import PtxgraftError, UnsupportedError, UsageError
 from ptxgraft.flow.cfg import Cfg, build_cfg
 from ptxgraft.flow.liveness import build_liveness
 from ptxgraft.flow.uniform import uniform_registers
@@ -42,7 +42,9 @@ from ptxgraft.run.warp_faults import fault_of
 DEFAULT_STEPS = 1 << 28
 """Statements a warp may run: seconds of one core. A budget of the call's own may be larger."""
 
-_LOG_ENTRIES = 1 << 16
+_LOG_ENTRIES = 1 << 18
+"""Stores that a block may make to watched ranges: half of it, and as many as fit in the rest, before the log is emptied between two blocks."""
+
 _PREPARED_LIMIT = 16
 
 _prepared: dict[tuple[int, str], tuple[Program, Code]] = {}
@@ -74,7 +76,11 @@ def run(
     bad = [w for w in workers if w.fault_kind]
     if bad:
         raise fault_of(launch, code, min(bad, key=lambda w: w.fault_block), job.budget)
-    return RunResult("warp", profile, sum(w.statements for w in workers), time.perf_counter() - started, job.stores(workers))
+    for worker in workers:
+        if worker.error is not None:
+            raise worker.error
+    statements, stores = sum(w.statements for w in workers), [s for w in workers for s in w.stores]
+    return RunResult("warp", profile, statements, time.perf_counter() - started, stores)
 
 
 def prepare(program: Program, profile: str) -> Code:
@@ -173,6 +179,9 @@ class _Job:
 
     def __post_init__(self) -> None:
         launch = self.launch
+        for allocation in launch.memory.allocations:
+            if not (allocation.data.flags.writeable and allocation.data.flags.c_contiguous):
+                raise UsageError(f"{allocation} cannot be written here", hint="give the launch a copy (run.allocate makes one)")
         self.structure = padded(LAUNCH.size)
         functions = FUNCTIONS.runtime(_cache())
         self.entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(functions[ENTRY])
@@ -256,17 +265,13 @@ class _Job:
             base = _address(found.data) + watch.address_or_handle - found.base
         return base + watch.offset, base + watch.offset + watch.size
 
-    def stores(self, workers: Sequence[_Worker]) -> list[StoreRecord]:
-        records: list[StoreRecord] = []
-        for worker in workers:
-            for index, warp, lane, size, host, block in worker.log_entries():
-                for watch in self.watches:
-                    first, last = self.watched(watch)
-                    if host < last and host + size > first:
-                        offset = host - first + watch.offset
-                        where = self.launch.block_of(block)
-                        records.append(StoreRecord(index, where, warp, lane, watch.kind, watch.address_or_handle, offset, size))
-        return records
+    def records_of(self, index: int, warp: int, lane: int, size: int, host: int, block: int) -> Iterator[StoreRecord]:
+        """One noted store, as each watch that it touches sees it."""
+        for watch in self.watches:
+            first, last = self.watched(watch)
+            if host < last and host + size > first:
+                where, offset = self.launch.block_of(block), host - first + watch.offset
+                yield StoreRecord(index, where, warp, lane, watch.kind, watch.address_or_handle, offset, size)
 
 
 def constants_of(launch: Launch) -> list[Allocation]:
@@ -287,7 +292,9 @@ class _Worker:
         self.shared = padded(max(launch.shared_total, 1))
         local = launch.program.local_bytes * 32
         self.local = padded(max(local * warps, 1))
-        self.log = padded(LOG_BYTES * _LOG_ENTRIES if job.watches else 1)
+        self.log = np.zeros(LOG_BYTES * (_LOG_ENTRIES if job.watches else 1), dtype=np.uint8)
+        self.stores: list[StoreRecord] = []
+        self.error: PtxgraftError | None = None
         WORKER.write(
             self.structure,
             launch=_address(job.structure),
@@ -320,7 +327,27 @@ class _Worker:
             )
 
     def run(self) -> None:
+        """Run blocks until none is left or one met a fault."""
         self.job.entry(_address(self.structure))
+        while self.log_count > _LOG_ENTRIES // 2 and self.error is None:
+            self.empty_log()
+            self.job.entry(_address(self.structure))
+        self.empty_log()
+
+    @property
+    def log_count(self) -> int:
+        return self.field("log_count")
+
+    def empty_log(self) -> None:
+        """Turn what the log holds into records."""
+        if self.log_count > _LOG_ENTRIES:
+            self.error = UsageError(
+                f"one block made {self.log_count} stores to watched memory", hint="watch fewer bytes, or run with engine='numpy'"
+            )
+            return
+        for entry in self.log_entries():
+            self.stores += self.job.records_of(*entry)
+        WORKER.write(self.structure, log_count=0)
 
     def stop(self) -> None:
         """Take no further block."""
@@ -349,10 +376,11 @@ class _Worker:
     def statements(self) -> int:
         return self.field("statements")
 
-    def log_entries(self):
+    def log_entries(self) -> Iterator[tuple[int, int, int, int, int, int]]:
         """(instruction, warp, lane, bytes, host address, block) of each store noted."""
-        count = min(self.field("log_count"), _LOG_ENTRIES)
+        count = self.log_count
         small = self.log[: count * LOG_BYTES].view(np.uint32).reshape(-1, 8)
         wide = self.log[: count * LOG_BYTES].view(np.uint64).reshape(-1, 4)
         for i in range(count):
-            yield (*(int(v) for v in small[i, :4]), int(wide[i, 2]), int(wide[i, 3]))
+            index, warp, lane, size = (int(v) for v in small[i, :4])
+            yield index, warp, lane, size, int(wide[i, 2]), int(wide[i, 3])
