@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json as json_text
+import os
 import shlex
+import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -177,7 +180,9 @@ class _Demo:
     def commands(self) -> list[str]:
         folder, cap = shlex.quote(str(self.folder)), shlex.quote(str(self.capture))
         block = "x".join(map(str, self.launches["enc4"].block))
-        return [
+        # Where the environment's folder is not on the PATH, the command is shown by its path.
+        program = "ptxgraft" if shutil.which("ptxgraft") else shlex.quote(os.path.relpath(sys.argv[0]))
+        lines = [
             f"ptxgraft show {cap}",
             f"ptxgraft ls {folder}/enc4.ptx",
             f"ptxgraft spec {folder}/enc4.ptx --block {block} --short",
@@ -188,3 +193,4 @@ class _Demo:
             f"ptxgraft verify {cap} --launch enc4 --graft {folder}/enc4-wrong.ptx",
             f"ptxgraft bisect {cap} --launch enc4 --graft {folder}/enc4-wrong.ptx",
         ]
+        return [line.replace("ptxgraft", program, 1) for line in lines]
