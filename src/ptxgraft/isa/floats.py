@@ -86,13 +86,19 @@ def relu(lanes: Lanes, fmt: str, a: Value, on: str | bool = True) -> Value:
 
 
 def absolute(lanes: Lanes, fmt: str, a: Value, ftz: str | bool = False) -> Value:
-    return canonical(lanes, fmt, magnitude(lanes, fmt, flush(lanes, fmt, a, ftz)), is_nan(lanes, fmt, a))
+    return _of_nan(lanes, fmt, a, magnitude(lanes, fmt, flush(lanes, fmt, a, ftz)))
 
 
 def negated(lanes: Lanes, fmt: str, a: Value, ftz: str | bool = False) -> Value:
     f = FORMATS[fmt]
     flipped = lanes.xor(flush(lanes, fmt, a, ftz), lanes.const(f.sign, f.width))
-    return canonical(lanes, fmt, flipped, is_nan(lanes, fmt, a))
+    return _of_nan(lanes, fmt, a, flipped)
+
+
+def _of_nan(lanes: Lanes, fmt: str, a: Value, r: Value) -> Value:
+    """``r`` where ``a`` is a number, else the NaN that an operation on ``a`` alone gives: f64 keeps its sign."""
+    nan = is_nan(lanes, fmt, a)
+    return lanes.select(nan, canonical(lanes, fmt, a, nan), r)
 
 
 def extreme(lanes: Lanes, fmt: str, largest: bool, a: Value, b: Value, ftz: str = "", nan: str = "", xorsign: str = "") -> Value:

@@ -77,6 +77,14 @@ def negate(fmt: str, a: Bits) -> Bits:
     return a ^ f.dtype(f.sign)
 
 
+def sub(fmt: str, a: Bits, b: Bits, rounding: str, ftz: bool) -> Bits:
+    r = add(fmt, a, negate(fmt, b), rounding, ftz)
+    if fmt != "f64":
+        return r
+    # A NaN that is taken away keeps its sign.
+    return np.where(compare(fmt, "nan", b, b, False), b | np.uint64(FORMATS[fmt].quiet), r)
+
+
 def mul(fmt: str, a: Bits, b: Bits, rounding: str, ftz: bool) -> Bits:
     with np.errstate(all="ignore"):
         if fmt == "f64":
@@ -211,13 +219,30 @@ def convert(source: str, target: str, a: Bits, rounding: str) -> Bits:
             return wide if target == "f32" else convert("f32", "f64", wide, rounding)
         if target == "f32":
             return _to_f32(source, a, rounding)
+        if (source, target) == ("f16", "f64"):
+            v = widen(source, a)
+            return np.where(v != v, _moved_nan(a, "f16", "f64"), v.view(np.uint64))
         if target == "f64":
             single = _to_f32(source, a, rounding) if source != "f32" else a
             v = single.view(np.float32)
             quieted = (single & np.uint32(0x80000000)).astype(np.uint64) << np.uint64(32)
             quieted |= ((single & np.uint32(0x007FFFFF)).astype(np.uint64) << np.uint64(29)) | np.uint64(0x7FF8 << 48)
             return np.where(v != v, quieted, v.astype(np.float64).view(np.uint64))
-        return _finish(target, widen(source, a), rounding, False)
+        result = _finish(target, widen(source, a), rounding, False)
+        if source == "f64":
+            result = np.where(compare(source, "nan", a, a, False), _moved_nan(a, "f64", target), result)
+        return result
+
+
+def _moved_nan(a: Bits, source: str, target: str) -> Bits:
+    """A NaN's sign and upper payload bits in another format, quieted: what conversions between f64 and 16 bits do."""
+    f, t = FORMATS[source], FORMATS[target]
+    shift = t.quiet.bit_length() - f.quiet.bit_length()
+    wide = a.astype(np.uint64)
+    payload = wide & np.uint64(2 * f.quiet - 1)
+    payload = payload << np.uint64(shift) if shift > 0 else payload >> np.uint64(-shift)
+    sign = np.where((wide & np.uint64(f.sign)) != 0, np.uint64(t.sign), np.uint64(0))
+    return (sign | payload | np.uint64(t.exponent | t.quiet)).astype(t.dtype)
 
 
 def _to_f32(source: str, a: Bits, rounding: str) -> Bits:
@@ -254,8 +279,8 @@ def to_int(fmt: str, a: Bits, width: int, signed: bool, mode: str) -> Bits:
         whole = np.where(upper, inside - 2.0**63, inside).astype(np.int64).view(np.uint64)
         whole = np.where(upper, whole ^ np.uint64(1 << 63), whole)
         whole = np.where(below, np.uint64(low & ((1 << 64) - 1)), np.where(above, np.uint64(high - 1), whole))
-        if width == 64:
-            whole = np.where(nan, np.uint64(1 << 63), whole)
+        if width == 64 or fmt == "f64":
+            whole = np.where(nan, np.uint64(1 << (width - 1)), whole)
         return whole.astype(dtype)
 
 

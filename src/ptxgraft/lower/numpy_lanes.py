@@ -167,9 +167,9 @@ class NumpyLanes:
     def remainder(self, a: Array, b: Array, signed: bool) -> Array:
         one = a.dtype.type(1)
         if not signed:
-            return np.where(b == 0, a, a % np.where(b == 0, one, b))
+            return np.where(b == 0, ~a.dtype.type(0), a % np.where(b == 0, one, b))
         r = _magnitude(a) % np.where(b == 0, one, _magnitude(b))
-        return np.where(b == 0, a, np.where(_signed(a) < 0, -r, r))
+        return np.where(b == 0, ~a.dtype.type(0), np.where(_signed(a) < 0, -r, r))
 
     def and_(self, a: Array, b: Array) -> Array:
         return a & b
@@ -220,7 +220,7 @@ class NumpyLanes:
         return numpy_float.add(fmt, a, b, rounding, ftz)
 
     def float_sub(self, fmt: str, a: Array, b: Array, rounding: str = "rn", ftz: bool = False) -> Array:
-        return numpy_float.add(fmt, a, numpy_float.negate(fmt, b), rounding, ftz)
+        return numpy_float.sub(fmt, a, b, rounding, ftz)
 
     def float_mul(self, fmt: str, a: Array, b: Array, rounding: str = "rn", ftz: bool = False) -> Array:
         return numpy_float.mul(fmt, a, b, rounding, ftz)

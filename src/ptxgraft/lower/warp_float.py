@@ -117,6 +117,14 @@ def add(b: Build, fmt: str, x: Val, y: Val, rounding: str, ftz: bool) -> Val:
     return shared(b, _name("add", fmt, rounding, ftz), b.join(x, y), body)
 
 
+def sub(b: Build, fmt: str, x: Val, y: Val, rounding: str, ftz: bool) -> Val:
+    r = add(b, fmt, x, negate(b, fmt, y), rounding, ftz)
+    if fmt != "f64":
+        return r
+    # A NaN that is taken away keeps its sign.
+    return b.select(_is_nan(b, b.bits(y, "double")), b.op("or", y, b.const(1 << 51, "i64")), r)
+
+
 def negate(b: Build, fmt: str, a: Val) -> Val:
     """The sign bit flipped, NaNs too."""
     return b.op("xor", a, b.const(FORMATS[fmt].sign, a.elem))
@@ -276,6 +284,9 @@ def convert(b: Build, source: str, target: str, a: Val, rounding: str) -> Val:
     if source == "bf16" and target == "f32":
         # Hardware moves the bits up, NaNs and all.
         return b.shifted("shl", b.cast("zext", a, "i32"), 16)
+    if (source, target) == ("f16", "f64"):
+        exact = b.bits(_wide(b, source, a), "i64")
+        return b.select(_is_nan(b, _value(b, source, a)), _moved_nan(b, a, source, target), exact)
     if target == "f64":
         single = a if source == "f32" else convert(b, source, "f32", a, rounding)
         return _single_to_double(b, single)
@@ -288,9 +299,25 @@ def convert(b: Build, source: str, target: str, a: Val, rounding: str) -> Val:
         return _canonical(b, "f16", narrow(b, target, v, "rn")) if target == "f16" else _finish(b, target, v, "rn", False)
 
     def body(b: Build, v: list[Val]) -> Val:
-        return _finish(b, target, _value(b, source, v[0]), rounding, False)
+        result = _finish(b, target, _value(b, source, v[0]), rounding, False)
+        if source == "f64":
+            result = b.select(_is_nan(b, _value(b, source, v[0])), _moved_nan(b, v[0], source, target), result)
+        return result
 
     return shared(b, f"cvt.{target}.{source}.{rounding}", [a], body)
+
+
+def _moved_nan(b: Build, a: Val, source: str, target: str) -> Val:
+    """A NaN's sign and upper payload bits in another format, quieted: what conversions between f64 and 16 bits do."""
+    f, t = FORMATS[source], FORMATS[target]
+    wide = a if source == "f64" else b.cast("zext", a, "i64")
+    payload = b.masked(wide, (f.exponent & -f.exponent) - 1)
+    shift = t.precision - f.precision
+    payload = b.shifted("shl", payload, shift) if shift > 0 else b.shifted("lshr", payload, -shift)
+    sign = b.masked(wide, f.sign)
+    sign = b.shifted("shl", sign, t.width - f.width) if shift > 0 else b.shifted("lshr", sign, f.width - t.width)
+    moved = b.op("or", b.op("or", sign, payload), b.const(t.exponent | (t.exponent & -t.exponent) >> 1, "i64"))
+    return moved if target == "f64" else b.cast("trunc", moved, "i16")
 
 
 def _single_to_double(b: Build, a: Val) -> Val:
@@ -319,7 +346,7 @@ def round_integral(b: Build, fmt: str, a: Val, mode: str) -> Val:
 
 
 def to_int(b: Build, fmt: str, a: Val, width: int, signed: bool, mode: str) -> Val:
-    """Saturating; the result has ``width`` bits (8, 16, 32 or 64). NaN gives 0, for 64 bits 2**63."""
+    """Saturating; the result has ``width`` bits (8, 16, 32 or 64). NaN gives 0, but for f64 and for 64 bits the sign bit alone."""
     if width == 64:
         name = f"cvt.{'s' if signed else 'u'}64.{fmt}.{mode}"
         return shared(b, name, [a], lambda b, v: _to_int(b, fmt, v[0], 64, 64, signed, mode))
@@ -339,8 +366,8 @@ def _to_int(b: Build, fmt: str, a: Val, width: int, holder: int, signed: bool, m
     r = b.select(above, b.const(high - 1, elem), r)
     if signed:
         r = b.select(b.compare("fcmp olt", v, number(b, float(low), v.elem)), b.const(low, elem), r)
-    if width == 64:
-        r = b.select(_is_nan(b, v), b.const(1 << 63, elem), r)
+    if width == 64 or fmt == "f64":
+        r = b.select(_is_nan(b, v), b.const(1 << (width - 1), elem), r)
     return b.cast("trunc", r, f"i{width}") if width < holder else r
 
 

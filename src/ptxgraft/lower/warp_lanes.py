@@ -252,9 +252,10 @@ class WarpLanes:
 
     @_paired
     def remainder(self, a: Val, b: Val, signed: bool) -> Val:
-        # Where the quotient is a stand-in (b zero, or the one overflow), a - q * b is still what is wanted.
-        q, _ = quotient(self._build, a, b, signed)
-        return self._build.op("sub", a, self._build.op("mul", q, b))
+        # For the one overflow the quotient is a stand-in, and a - q * b still what is wanted.
+        q, zero = quotient(self._build, a, b, signed)
+        rest = self._build.op("sub", a, self._build.op("mul", q, b))
+        return self._build.select(zero, literal(-1, a.width), rest)
 
     @_paired
     def and_(self, a: Val, b: Val) -> Val:
@@ -332,7 +333,7 @@ class WarpLanes:
 
     @_paired
     def float_sub(self, fmt: str, a: Val, b: Val, rounding: str = "rn", ftz: bool = False) -> Val:
-        return warp_float.add(self._build, fmt, a, warp_float.negate(self._build, fmt, b), rounding, ftz)
+        return warp_float.sub(self._build, fmt, a, b, rounding, ftz)
 
     @_paired
     def float_mul(self, fmt: str, a: Val, b: Val, rounding: str = "rn", ftz: bool = False) -> Val:

@@ -82,6 +82,7 @@ def bfind(lanes: Lanes, a: Value, *, type: str, shift: str) -> Value:
         ("fns.b32", (0b1011, 3, -2), (1,)),
         ("fns.b32", (0b1011, 2, 0), (ALL,)),
         ("fns.b32", (0b1011, 1, 0), (1,)),
+        ("fns.b32", (0b1011, 1, 1 << 31), (0,)),
     ],
 )
 def fns(lanes: Lanes, mask: Value, base: Value, offset: Value) -> Value:
@@ -108,6 +109,8 @@ def fns(lanes: Lanes, mask: Value, base: Value, offset: Value) -> Value:
     # A base beyond the word leaves nothing to find.
     enough = lanes.compare("le", rank, lanes.count_ones(rest))
     found = lanes.select(down, lanes.sub(lanes.const(31, 32), position), position)
+    # The one offset that has no magnitude gives 0 (seen on an H200).
+    none = lanes.select(lanes.compare("eq", offset, lanes.const(1 << 31, 32)), zero, none)
     return lanes.select(enough, found, none)
 
 
@@ -124,9 +127,9 @@ def brev(lanes: Lanes, a: Value) -> Value:
     return lanes.reverse_bits(a)
 
 
-def _byte(lanes: Lanes, a: Value) -> Value:
-    """A position or length: the lower eight bits, as b32."""
-    return lanes.and_(a, lanes.const(0xFF, 32))
+def _amount(lanes: Lanes, a: Value, width: int) -> Value:
+    """A position or length, as b32. Fields of 32 bits take the lower eight bits, as the manual says; those of 64 bits take all (seen on an H200)."""
+    return lanes.and_(a, lanes.const(0xFF, 32)) if width == 32 else a
 
 
 @instruction(
@@ -145,13 +148,15 @@ def _byte(lanes: Lanes, a: Value) -> Value:
         ("bfe.s32", (0x80000000, 5, 0), (0,)),
         ("bfe.s32", (0x80000000, 40, 4), (ALL,)),
         ("bfe.u64", (-1, 60, 255), (15,)),
+        ("bfe.u32", (0xABCD, 0x104, 8), (0xBC,)),
+        ("bfe.u64", (0xABCD, 0x104, 8), (0,)),
         ("bfe.s64", (1 << 35, 4, 32), (0xFFFFFFFF80000000,)),
     ],
 )
 def bfe(lanes: Lanes, a: Value, b: Value, c: Value, *, type: str) -> Value:
     """d = c bits of a from position b; signed: the field's highest bit (at most the value's) fills the rest."""
     width, signed = type_of(type).width, type_of(type).signed
-    position, length = _byte(lanes, b), _byte(lanes, c)
+    position, length = _amount(lanes, b, width), _amount(lanes, c, width)
     field = lanes.shift_right(a, position, signed)
     spare = lanes.sub(lanes.const(width, 32), length)
     # A field as long as the value has no bits to clear.
@@ -178,12 +183,13 @@ def bfe(lanes: Lanes, a: Value, b: Value, c: Value, *, type: str) -> Value:
         ("bfi.b32", (0xFF, 0x1234, 32, 8), (0x1234,)),
         ("bfi.b32", (0xFF, 0x1234, 0, 0), (0x1234,)),
         ("bfi.b64", (0xAB, 0, 56, 8), (0xAB << 56,)),
+        ("bfi.b64", (0xAB, 9, 0x100, 8), (9,)),
     ],
 )
 def bfi(lanes: Lanes, a: Value, b: Value, c: Value, d: Value, *, type: str) -> Value:
     """f = b with d bits from position c replaced by the lowest bits of a."""
     width = type_of(type).width
-    position, length = _byte(lanes, c), _byte(lanes, d)
+    position, length = _amount(lanes, c, width), _amount(lanes, d, width)
     ones = lanes.const((1 << width) - 1, width)
     mask = lanes.shift_left(lanes.not_(lanes.shift_left(ones, length)), position)
     return lanes.or_(lanes.and_(b, lanes.not_(mask)), lanes.and_(lanes.shift_left(a, position), mask))

@@ -232,14 +232,14 @@ _declare_set()
         ("testp.number.f32", (_NAN32,), (0,)),
         ("testp.notanumber.f64", (0x7FF0000000000001,), (1,)),
         ("testp.normal.f32", (0x00800000,), (1,)),
-        ("testp.normal.f32", (0,), (0,)),
+        ("testp.normal.f32", (0,), (1,)),
         ("testp.normal.f32", (0x7F800000,), (0,)),
         ("testp.subnormal.f32", (0x807FFFFF,), (1,)),
         ("testp.subnormal.f32", (0x80000000,), (0,)),
     ],
 )
 def testp(lanes: Lanes, a: Value, *, op: str, type: str) -> Value:
-    """p = is a of that kind? Zero is finite and a number, neither normal nor subnormal."""
+    """p = is a of that kind? Zero counts as normal."""
     f = floats.FORMATS[type]
     size = floats.magnitude(lanes, type, a)
     infinity, least = lanes.const(f.exponent, f.width), lanes.const(f.exponent & -f.exponent, f.width)
@@ -251,9 +251,8 @@ def testp(lanes: Lanes, a: Value, *, op: str, type: str) -> Value:
         return lanes.compare("le", size, infinity)
     if op == "notanumber":
         return lanes.compare("gt", size, infinity)
-    if op == "normal":
-        return lanes.and_(lanes.compare("ge", size, least), lanes.compare("lt", size, infinity))
-    return lanes.and_(lanes.compare("ne", size, lanes.const(0, f.width)), lanes.compare("lt", size, least))
+    subnormal = lanes.and_(lanes.compare("ne", size, lanes.const(0, f.width)), lanes.compare("lt", size, least))
+    return subnormal if op == "subnormal" else lanes.and_(lanes.not_(subnormal), lanes.compare("lt", size, infinity))
 
 
 @instruction(

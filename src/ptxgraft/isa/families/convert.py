@@ -103,8 +103,10 @@ def cvt(lanes: Lanes, a: Value, *, rounding: str, ftz: str, sat: str, dtype: str
                 a = _clamped(lanes, a, type, *_range(dtype))
             return lanes.resize(a, target.width, source.signed)
         return floats.saturate(lanes, dtype, lanes.int_to_float(a, source.signed, dtype, rounding), sat)
-    if ftz and type == "f32":
+    if ftz and type == "f32" and dtype != "f16":  # conversions to f16 keep subnormals
         a = floats.flush(lanes, type, a)
+        if dtype in ("f32", "f64"):
+            a = floats.canonical(lanes, type, a, floats.is_nan(lanes, type, a))
     if not _is_float(dtype):
         return lanes.float_to_int(type, a, target.width, target.signed, rounding)
     if rounding in _TO_INTEGRAL:
@@ -115,6 +117,8 @@ def cvt(lanes: Lanes, a: Value, *, rounding: str, ftz: str, sat: str, dtype: str
         result = lanes.float_convert(type, dtype, a, rounding or "rn")
         if ftz and dtype == "f32":
             result = floats.flush(lanes, dtype, result)
+        if (dtype in ("f16", "bf16") and dtype == type) or (ftz and type == "bf16"):
+            result = floats.canonical(lanes, dtype, result, floats.is_nan(lanes, dtype, result))
     return floats.saturate(lanes, dtype, result, sat)
 
 
@@ -146,6 +150,8 @@ instruction(
         ("cvt.rpi.s8.f32", (0x43000000,), (127,)),
         ("cvt.rni.s32.f32", (_NAN,), (0,)),
         ("cvt.rni.s64.f32", (_NAN,), (1 << 63,)),
+        ("cvt.rni.u8.f64", (0x7FF8 << 48,), (0x80,)),
+        ("cvt.rni.s32.f64", (0xFFF8 << 48,), (0x80000000,)),
         ("cvt.rzi.u64.f64", (0x43EFFFFFFFFFFFFF,), (0xFFFFFFFFFFFFF800,)),
         ("cvt.rpi.ftz.s32.f32", (1,), (0,)),
         ("cvt.rpi.s32.f32", (1,), (1,)),
@@ -155,6 +161,12 @@ instruction(
         ("cvt.rp.f16.f32", (0x3F801000,), (0x3C01,)),
         ("cvt.rz.f16.f32", (0x7F000000,), (0x7BFF,)),
         ("cvt.rn.f16.f64", (0x3FF0020000000001,), (0x3C01,)),
+        ("cvt.rn.f16.f64", (0xFFF0000000000001,), (0xFE00,)),
+        ("cvt.f64.f16", (0x7C01,), (0x7FF8040000000000,)),
+        ("cvt.f16.f16", (0xFC01,), (0x7FFF,)),
+        ("cvt.rp.ftz.f16.f32", (1,), (1,)),
+        ("cvt.ftz.f32.f32", (0xFF800001,), (0x7FFFFFFF,)),
+        ("cvt.ftz.f64.f32", (0xFF800001,), (0x7FFFFFFFE0000000,)),
         ("cvt.f64.f32", (0xFFA00001,), (0xFFFC000020000000,)),
         ("cvt.rn.f32.f64", (0xFFF4000020000000,), (0xFFE00001,)),
         ("cvt.rn.f32.f64", (0x380FFFFFE0000001,), (0x00800000,)),
@@ -182,10 +194,13 @@ for _dtype, _type in (("bf16", _ALL), (f"{_INTEGERS}|f16|f32|f64", "bf16")):
             ("cvt.rn.ftz.bf16.f32", (0x8000FFFF,), (0x8000,)),
             ("cvt.rn.bf16.s32", (257,), (0x4380,)),
             ("cvt.rn.bf16.f64", (0x3FF0100000000001,), (0x3F81,)),
+            ("cvt.rz.bf16.f64", (0xFFFFFFFFFFFFFFFF,), (0xFFFF,)),
+            ("cvt.bf16.bf16", (0x7F81,), (0x7FFF,)),
         ]
         if _plain_only
         else [
             ("cvt.f32.bf16", (0x7F81,), (0x7F810000,)),
+            ("cvt.ftz.f32.bf16", (0x7F81,), (0x7FFFFFFF,)),
             ("cvt.rni.s32.bf16", (0xC020,), (-2,)),
             ("cvt.f64.bf16", (0x3F80,), (0x3FF0 << 48,)),
         ],

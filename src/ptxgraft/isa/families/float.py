@@ -60,7 +60,11 @@ _EXAMPLES64 = {
         ("add.rp.f64", (D_ONE, 1), (D_ONE + 1,)),
         ("add.f64", (0x7FF0 << 48, 0xFFF0 << 48), (0xFFF8 << 48,)),
     ],
-    "sub": [("sub.f64", (D_ONE, D_ONE), (0,)), ("sub.rz.f64", (D_ONE, 1), (D_ONE - 1,))],
+    "sub": [
+        ("sub.f64", (D_ONE, D_ONE), (0,)),
+        ("sub.rz.f64", (D_ONE, 1), (D_ONE - 1,)),
+        ("sub.f64", (D_ONE, 0xFFF0 << 48 | 1), (0xFFF8 << 48 | 1,)),
+    ],
     "mul": [
         ("mul.f64", (D_THREE, D_ONE), (D_THREE,)),
         ("mul.f64", (0xFFF0000000000005, D_ONE), (0xFFF8000000000005,)),
@@ -189,7 +193,7 @@ def sqrt(lanes: Lanes, a: Value, *, rounding: str, ftz: str, type: str) -> Value
     "abs.{ftz:ftz}?.{type:f32}",
     examples=[("abs.f32", (0xBF800000,), (ONE,)), ("abs.ftz.f32", (0x80000001,), (0,)), ("abs.f32", (0xFFC00000,), (NAN,))],
 )
-@unary("abs.{type:f64}", sm=13, examples=[("abs.f64", (0xBFF0 << 48,), (D_ONE,))])
+@unary("abs.{type:f64}", sm=13, examples=[("abs.f64", (0xBFF0 << 48,), (D_ONE,)), ("abs.f64", (0xFFF0 << 48 | 1,), (0xFFF8 << 48 | 1,))])
 def abs_(lanes: Lanes, a: Value, *, ftz: str, type: str) -> Value:
     """d = |a|."""
     return floats.absolute(lanes, type, a, ftz)
@@ -199,7 +203,7 @@ def abs_(lanes: Lanes, a: Value, *, ftz: str, type: str) -> Value:
     "neg.{ftz:ftz}?.{type:f32}",
     examples=[("neg.f32", (ONE,), (0xBF800000,)), ("neg.ftz.f32", (1,), (MINUS_ZERO,)), ("neg.f32", (0x7FC00000,), (NAN,))],
 )
-@unary("neg.{type:f64}", sm=13, examples=[("neg.f64", (0,), (1 << 63,))])
+@unary("neg.{type:f64}", sm=13, examples=[("neg.f64", (0,), (1 << 63,)), ("neg.f64", (0x7FF0 << 48 | 1,), (0x7FF8 << 48 | 1,))])
 def neg(lanes: Lanes, a: Value, *, ftz: str, type: str) -> Value:
     """d = -a."""
     return floats.negated(lanes, type, a, ftz)
