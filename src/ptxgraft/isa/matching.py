@@ -9,11 +9,42 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ptxgraft.errors import SourceError
-from ptxgraft.isa.operands import Address, Group, Imm, Operand, OperandParser, Reg, Resource, Sink, Symbol, Vector
+from ptxgraft.isa.operands import Address, Group, Imm, Operand, OperandParser, Part, Reg, Resource, Sink, Symbol, Vector, split_top
 from ptxgraft.isa.table import Form, Role
 
 if TYPE_CHECKING:
     from ptxgraft.isa.program import Register
+
+
+def choose(form: Form, texts: Sequence[str]) -> Form:
+    """The form whose operand list looks like what is written; the first where none does, so that messages speak of it."""
+    if not form.others:
+        return form
+    return next((f for f in (form, *form.others) if _looks(f, texts)), form)
+
+
+def _looks(form: Form, texts: Sequence[str]) -> bool:
+    """Do the operands have the roles' number and brackets?"""
+    position = 0
+    for role in form.roles:
+        if role.implicit or role.pair:
+            continue
+        if position < len(texts) and _shaped(role, texts[position]):
+            position += 1
+        elif not role.optional:
+            return False
+    return position == len(texts)
+
+
+def _shaped(role: Role, text: str) -> bool:
+    """Has the text the brackets that the role's operands have? A label, name or immediate may look like anything."""
+    first = text[:1]
+    if role.kind in ("addr", "resource"):
+        # Both are brackets; one with a comma in it is more than an address.
+        return first == "[" and (role.kind == "addr") == (len(split_top(text[1:-1])) < 2)
+    if role.kind in ("in", "out", "inout"):
+        return first != "[" and (first == "{" and "," in text) == (role.count > 1)
+    return True
 
 
 def match(form: Form, texts: Sequence[str], parse: OperandParser, implicit: Callable[[Role], Reg]) -> tuple[Operand | None, ...]:
@@ -39,6 +70,9 @@ def match(form: Form, texts: Sequence[str], parse: OperandParser, implicit: Call
             operands.append(None)
             continue
         text = texts[position]
+        if role.optional and role.kind == "in" and not _shaped(role, text):
+            operands.append(None)
+            continue
         position += 1
         if "|" in text and role.kind == "out":
             text, _, pair = (t.strip() for t in text.partition("|"))
@@ -96,7 +130,10 @@ def _what(form: Form, role: Role) -> str:
 def _check_scalar(form: Form, role: Role, operand: Operand, registers: Sequence[Register]) -> None:
     if isinstance(operand, Address | Resource | Group):
         raise SourceError(f"{_what(form, role)} must be a {'value' if role.kind == 'in' else 'register'}, not something in brackets")
-    if role.kind != "in" and not isinstance(operand, Reg | Sink):
+    if isinstance(operand, Part):
+        if form.family != "video":
+            raise SourceError(f"{_what(form, role)} must be a whole register", hint="only video instructions take parts of one")
+    elif role.kind != "in" and not isinstance(operand, Reg | Sink):
         raise SourceError(f"{_what(form, role)} must be a register")
     if role.type is None:
         return

@@ -23,6 +23,14 @@ class Reg:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes or halves of a register, as video instructions take them: ``%r1.b0``, ``%r1.h10``, ``-%r1``; ``selector`` is what stands around the name."""
+
+    register: Reg
+    selector: str
+
+
+@dataclass(frozen=True, slots=True)
 class Special:
     """A special register, without its ``%``: ``tid.x``, ``laneid``."""
 
@@ -81,7 +89,7 @@ class Group:
     items: tuple[Operand, ...]
 
 
-Operand = Reg | Imm | Special | Symbol | Var | Address | Vector | Resource | Sink | Group
+Operand = Reg | Part | Imm | Special | Symbol | Var | Address | Vector | Resource | Sink | Group
 
 SPECIALS = (
     frozenset(
@@ -149,7 +157,7 @@ class OperandParser:
         if first == "{":
             return Vector(tuple(self(t) for t in split_top(_inside(text, "}"))))
         if first == "[":
-            return self._bracket(_inside(text, "]"))
+            return self._bracket(_inside(text.removesuffix(".unified"), "]"))
         if first == "(" and _is_group(text):
             return Group(tuple(self(t) for t in split_top(_inside(text, ")"))))
         if text == "_":
@@ -173,10 +181,19 @@ class OperandParser:
         if first == "%":
             if text[1:] in SPECIALS:
                 return Special(text[1:])
-            base = text.partition(".")[0]
-            if self._resolve(base) is not None:
+            base, _, selector = text.partition(".")
+            register = self._resolve(base)
+            if register is not None:
+                if _SELECTOR.match(selector):
+                    return Part(Reg(register), selector)
                 raise SourceError(f"element {text!r} of a vector register is not supported as an operand")
             raise SourceError(f"{text!r} is neither a declared register nor a special register")
+        if first == "-" and text[1:2] == "%":
+            inner = self(text[1:].strip())
+            if isinstance(inner, Reg):
+                return Part(inner, "-")
+            if isinstance(inner, Part):
+                return Part(inner.register, f"-{inner.selector}")
         name, offset = _name_offset(text)
         return self._symbol(name, offset)
 
@@ -206,6 +223,9 @@ class OperandParser:
         if name.startswith("%"):
             raise SourceError(f"{name!r} is not a declared register")
         return Address(self._symbol(name, 0), offset)
+
+
+_SELECTOR = re.compile(r"^(b[0-7]{1,4}|h[0-3]{1,2})$")
 
 
 def _is_group(text: str) -> bool:
@@ -267,6 +287,8 @@ def registers_of(operand: Operand) -> tuple[int, ...]:
     """The register numbers an operand names, in order."""
     if isinstance(operand, Reg):
         return (operand.id,)
+    if isinstance(operand, Part):
+        return (operand.register.id,)
     if isinstance(operand, Address):
         return (operand.base.id,) if isinstance(operand.base, Reg) else ()
     if isinstance(operand, Vector | Group):

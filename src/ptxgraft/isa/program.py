@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ptxgraft.errors import Place, SourceError, SourceErrors, UnsupportedError
-from ptxgraft.isa.matching import check, fitting_registers, match
+from ptxgraft.isa.matching import check, choose, fitting_registers, match
 from ptxgraft.isa.operands import Address, Group, Operand, Reg, Symbol, Var, Vector, registers_of, split_top
 from ptxgraft.isa.scopes import Labels, Scope
 from ptxgraft.isa.table import Form, Role, form_of
@@ -304,6 +304,7 @@ class _Binder:
             branch = self.emit(statement, form_of("bra"), guard, (Symbol(return_label),))
             self.returning.append((branch, return_label))
             return
+        form = choose(form, texts)
         operands = match(form, texts, scope.parser, self.implicit)
         if ".param" in form.opcode:
             form = self.parameter_form(form, operands)

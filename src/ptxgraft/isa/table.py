@@ -1,7 +1,8 @@
 """The instruction table: how an instruction is spelled, what its operands do, which effects it has, and what it means.
 
 Invariant: an instruction is declared once, by ``@instruction`` on its meaning; everything else (the parser's check, data flow,
-executors, the generated table) reads the declaration. A spelling resolves to one ``Form``, whatever order its flags are written in.
+executors, the generated table) reads the declaration. A spelling resolves to one ``Form``, whatever order its flags are written in; where
+the manual has several operand lists for it, the form names the others, and binding takes the one that the operands fit.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -64,9 +65,12 @@ class Entry:
     control: str
     since: tuple[int, int]
     sm: int
+    specific: str
+    """``a``: the target ``sm`` alone has it (``sm_90a``); ``f``: targets of its family (``sm_100f``); '' : every later target."""
     family: str
     meaning: Meaning | None
     legal: Callable[..., bool] | None
+    derive: Callable[..., Mapping[str, str]] | None
     examples: tuple[Any, ...]
     doc: str
     keywords: tuple[str, ...]
@@ -91,6 +95,8 @@ class Form:
     tensor: bool = field(default=False)
     plain: bool = field(default=False)
     """Every role is one written operand: none optional, implicit or the second half of a pair."""
+    others: tuple[Form, ...] = field(default=(), repr=False)
+    """Forms of the same opcode with other operand lists, in order of declaration."""
 
     @property
     def root(self) -> str:
@@ -126,7 +132,9 @@ def instruction(
     control: str = "",
     since: tuple[int, int] = (1, 0),
     sm: int = 10,
+    specific: str = "",
     legal: Callable[..., bool] | None = None,
+    derive: Callable[..., Mapping[str, str]] | None = None,
     examples: Sequence[Any] = (),
     **roles: str,
 ) -> Callable[[Meaning], Meaning]:
@@ -135,14 +143,16 @@ def instruction(
     ``spelling``: dotted; ``{name:a|b}`` is a mandatory slot, ``{name:a|b}?`` an optional one, anything else a fixed word.
     ``roles``: operands in the written order, ``"out {type}"``, ``"in u32"``, ``"in {type} {vec}"`` (``vec`` v2/v4 or empty), ``"in b32 x4"``,
     ``"out pred |?"`` (second half of ``d|p``, optional), ``"addr"``, ``"label"``, ``"resource {ctype}"``; a final ``?`` makes it optional, a final ``implicit`` a register
-    that is not written, called after the role.
+    that is not written, called after the role. An optional operand that does not look like what is written (a vector where a scalar stands)
+    counts as left out. A text that comes out empty is no operand.
     ``loads``/``stores``: memory space, may name a slot (``"{space}"``; an empty space is ``generic``).
     The meaning is called as ``meaning(lanes, *inputs, **slots)`` with the inputs in role order (vectors as tuples, an absent optional
     input as None, an address as one 64-bit value, a resource as handle and tuple of coordinates) and the slots that it names as
     keyword-only parameters ('' when absent). It returns the outputs in role order: one value, or a tuple of values.
     ``examples``: ``(opcode, (input bits, ...), (output bits, ...))`` rows that tests run on every instance; vectors are flattened, an address
     or label cannot be exampled.
-    ``legal(**slots)`` refuses combinations that the slots alone would allow.
+    ``legal(**slots)`` refuses combinations that the slots alone would allow. ``derive(**slots)`` gives further names that roles and spaces may
+    use as they use slots: a count that follows from a shape, an operand that a flag asks for.
     """
 
     def declare(meaning: Meaning) -> Meaning:
@@ -161,9 +171,11 @@ def instruction(
             control=control,
             since=since,
             sm=sm,
+            specific=specific,
             family=meaning.__module__.rpartition(".")[2],
             meaning=meaning if has_meaning else None,
             legal=legal,
+            derive=derive,
             examples=tuple(examples),
             doc=inspect.cleandoc(meaning.__doc__ or ""),
             keywords=tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY),
@@ -222,8 +234,7 @@ def _fill_any_order(slots: Sequence[Slot], words: Sequence[str]) -> dict[str, st
     return None if flags or types else _fill(slots, ordered)
 
 
-def _role(name: str, text: str, slots: Mapping[str, str]) -> Role:
-    text = re.sub(r"\{(\w+)\}", lambda m: slots.get(m[1], ""), text).strip()
+def _role(name: str, text: str) -> Role:
     match = _ROLE.match(text)
     assert match, f"role {name}={text!r} does not follow the grammar"
     kind, type_name, count, pair, optional, implicit = match.groups()
@@ -236,28 +247,41 @@ def _role(name: str, text: str, slots: Mapping[str, str]) -> Role:
 
 def resolve_roles(entry: Entry, slots: Mapping[str, str]) -> tuple[Role, ...]:
     """The entry's operands with its slots filled in."""
-    return tuple(_role(name, text, slots) for name, text in entry.roles)
+    names = _names(entry, slots)
+    return tuple(_role(name, filled) for name, text in entry.roles if (filled := _fill_text(text, names).strip()))
+
+
+def _names(entry: Entry, slots: Mapping[str, str]) -> Mapping[str, str]:
+    """What roles and spaces may name: the slots, and what follows from them."""
+    return slots if entry.derive is None else {**slots, **entry.derive(**slots)}
+
+
+def _fill_text(text: str, names: Mapping[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda m: names.get(m[1], ""), text)
 
 
 @cache
 def form_of(opcode: str) -> Form | None:
     """The form of a dotted opcode as written (``ld.global.nc.v4.u32``), or None when the table does not know it."""
     words = opcode.split(".")
+    entries = ENTRIES.get(words[0], ())
     for fill in (_fill, _fill_any_order):
-        for entry in ENTRIES.get(words[0], ()):
-            slots = fill(entry.slots[1:], words[1:])
-            if slots is not None and (entry.legal is None or entry.legal(**slots)):
-                return _form(opcode, entry, slots)
+        forms = [
+            _form(opcode, entry, slots)
+            for entry in entries
+            if (slots := fill(entry.slots[1:], words[1:])) is not None and (entry.legal is None or entry.legal(**slots))
+        ]
+        if forms:
+            return replace(forms[0], others=tuple(forms[1:])) if len(forms) > 1 else forms[0]
     return None
 
 
 def _form(opcode: str, entry: Entry, slots: dict[str, str]) -> Form:
     roles = resolve_roles(entry, slots)
+    names = _names(entry, slots)
 
     def space(text: str) -> str:
-        if not text:
-            return ""
-        return re.sub(r"\{(\w+)\}", lambda m: slots.get(m[1], ""), text).partition("::")[0] or "generic"
+        return (_fill_text(text, names).partition("::")[0] or "generic") if text else ""
 
     return Form(
         opcode=opcode,

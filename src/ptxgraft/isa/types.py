@@ -30,11 +30,24 @@ def _types() -> dict[str, Type]:
     rows = [Type(f"{kind}{width}", kind, width) for kind in "bus" for width in (8, 16, 32, 64, 128)]
     rows += [Type("pred", "p", 1)]
     rows += [Type(name, "f", width) for name, width in (("f16", 16), ("bf16", 16), ("f32", 32), ("f64", 64), ("tf32", 32))]
-    rows += [Type(name, "f", 8) for name in ("e4m3", "e5m2", "ue8m0")]
-    packed = (("f16x2", 32), ("bf16x2", 32), ("u16x2", 32), ("s16x2", 32), ("e4m3x2", 16), ("e5m2x2", 16), ("f32x2", 64))
+    rows += [Type(name, "f", 8) for name in ("e4m3", "e5m2", "ue8m0", "ue4m3")]
+    packed = (("f16x2", 32), ("bf16x2", 32), ("u16x2", 32), ("s16x2", 32), ("u8x4", 32), ("s8x4", 32), ("f32x2", 64))
+    packed += tuple((f"{name}x{count}", width * count) for name, width in (("e4m3", 8), ("e5m2", 8)) for count in (2, 4))
+    # Six-bit elements take a byte each, four-bit ones half of one.
+    packed += (
+        ("e2m3x2", 16),
+        ("e3m2x2", 16),
+        ("e2m1x2", 8),
+        ("ue8m0x2", 16),
+        ("s2f6x2", 16),
+        ("e2m3x4", 32),
+        ("e3m2x4", 32),
+        ("e2m1x4", 16),
+    )
     rows += [Type(name, "x", width) for name, width in packed]
-    # Sub-byte elements exist only inside tensor-core fragments.
+    # Elements of less than a byte exist only inside tensor-core fragments.
     rows += [Type(name, kind, width) for name, kind, width in (("s4", "s", 4), ("u4", "u", 4), ("b1", "b", 1))]
+    rows += [Type(name, "f", width) for name, width in (("e2m3", 6), ("e3m2", 6), ("e2m1", 4))]
     rows += [Type(name, "b", 64) for name in ("texref", "samplerref", "surfref")]
     return {row.name: row for row in rows}
 
