@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxgraft.errors import SourceError
-from ptxgraft.isa import TYPES, Address, Group, Imm, Reg, Resource, Sink, Special, Symbol, Var, Vector, registers_of
+from ptxgraft.isa import TYPES, Address, Group, Imm, Part, Reg, Resource, Sink, Special, Symbol, Var, Vector, registers_of
 from ptxgraft.isa.constants import parse_literal
 from ptxgraft.isa.operands import OperandParser, split_top
 
@@ -47,6 +47,10 @@ parse = OperandParser(REGISTERS.get, VARIABLES.get)
         ("[buf]", Address(Var(7), 0)),
         ("[buf+12]", Address(Var(7), 12)),
         ("[k_param_0]", Address(Var(8), 0)),
+        ("%r1.b0", Part(Reg(1), "b0")),
+        ("%r2.h10", Part(Reg(2), "h10")),
+        ("-%r1", Part(Reg(1), "-")),
+        ("-%r1.h1", Part(Reg(1), "-h1")),
         ("[256]", Address(None, 256)),
         ("[0x100]", Address(None, 256)),
         ("[elsewhere+4]", Address(Symbol("elsewhere"), 4)),
@@ -205,6 +209,7 @@ def test_registers_of() -> None:
     assert registers_of(parse("[%r2+4]")) == (2,)
     assert registers_of(parse("[%r1, %r2, {%f, 0f00000000}]")) == (1, 2, 5)
     assert registers_of(parse("7")) == ()
+    assert registers_of(parse("%r2.b3")) == (2,)
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,15 @@ def test_unknown_instructions_are_kept() -> None:
     assert (second.writes, names(bound, second.reads)) == ((), ["%rd1", "%r3"])
 
 
+def test_parts_of_registers_count_as_registers() -> None:
+    bound = body("vadd.u32.u32.s32.sat %r1, %r2.b0, -%r3.h1;\nvadd4.u32.u32.u32.add %r4, %r5, %r6, %r7;\nmystery %r1, %r2.b1;")
+    first, second, third, _ = bound.instructions
+    assert first.form is not None and first.form.meaning is None
+    assert (names(bound, first.writes), names(bound, first.reads)) == (["%r1"], ["%r2", "%r3"])
+    assert names(bound, second.reads) == ["%r5", "%r6", "%r7"]
+    assert third.form is None and names(bound, third.reads) == ["%r2"]
+
+
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
@@ -199,6 +208,7 @@ def test_unknown_instructions_are_kept() -> None:
         ("mov.b32 %r1, 1.5;", "1.5 cannot be an operand of type b32"),
         ("bra nowhere;", "label 'nowhere' is not in reach here"),
         ("bra %r1;", "bra needs a label"),
+        ("add.u32 %r1, %r2.b0, 1;", "operand a of add.u32 must be a whole register"),
         ("@5 mov.u32 %r1, 1;", "guard '5' is not a register"),
         ("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1];", "must be a handle and coordinates in brackets"),
     ],

@@ -11,6 +11,7 @@ from ptxgraft.isa.operands import (
     Group,
     Imm,
     Operand,
+    Part,
     Reg,
     Resource,
     Sink,
@@ -25,7 +26,7 @@ from ptxgraft.isa.table import ENTRIES, Entry, Form, Role, form_of
 from ptxgraft.isa.types import TYPES, Type, type_of
 
 __all__ = [
-    "ENTRIES", "TYPES", "Address", "Entry", "Form", "Group", "Imm", "Instruction", "Operand", "Program", "Reg", "Register", "Resource", "Role",
+    "ENTRIES", "TYPES", "Address", "Entry", "Form", "Group", "Imm", "Instruction", "Operand", "Part", "Program", "Reg", "Register", "Resource", "Role",
     "Sink", "Special", "Symbol", "Type", "Var", "Variable", "Vector", "align_up", "bind", "form_of", "parameter_layout", "registers_of", "type_of",
 ]  # fmt: skip
 
