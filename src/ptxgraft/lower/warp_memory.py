@@ -195,16 +195,13 @@ class Memory:
             out.label(gather)
             pointers = self.pointers(segment, address, bytes_, align, slow, space == "local")
             name = f"llvm.masked.gather.v{LANES}i{width}.v{LANES}p0"
-            out.declare(f"declare {type} @{name}(<{LANES} x ptr>, i32, <{LANES} x i1>, {type})")
-            found = []
+            out.declare(f"declare {type} @{name}(<{LANES} x ptr>, <{LANES} x i1>, {type})")
+            unit, found = width // 8 if align > 1 else 1, []
             for i in range(count):
                 at = out.value(f"getelementptr i8, <{LANES} x ptr> {pointers}, i64 {i * width // 8}") if i else pointers
                 mask = self.lanes_of(self.bits)
-                found.append(
-                    out.value(
-                        f"call {type} @{name}(<{LANES} x ptr> {at}, i32 {width // 8 if align > 1 else 1}, <{LANES} x i1> {mask}, {type} zeroinitializer)"
-                    )
-                )
+                given = f"<{LANES} x ptr> align {unit} {at}, <{LANES} x i1> {mask}, {type} zeroinitializer"
+                found.append(out.value(f"call {type} @{name}({given})"))
             ways.append((out.block, found))
             out.emit(f"br label %{done}")
         out.label(slow)
@@ -390,7 +387,7 @@ class Memory:
                 out.label(scatter)
                 pointers = self.pointers(segment, address, bytes_, align, slow, space == "local")
                 name = f"llvm.masked.scatter.v{LANES}i{width}.v{LANES}p0"
-                out.declare(f"declare void @{name}({type}, <{LANES} x ptr>, i32, <{LANES} x i1>)")
+                out.declare(f"declare void @{name}({type}, <{LANES} x ptr>, <{LANES} x i1>)")
                 self.scatter(name, pointers, names, width, align)
                 out.emit(f"br label %{done}")
         out.label(slow)
@@ -404,12 +401,10 @@ class Memory:
     def scatter(self, name: str, pointers: str, names: Sequence[str], width: int, align: int) -> None:
         """Lane by lane in order where lanes can meet. Whole accesses are aligned, so two lanes' accesses are one or apart, and element by element is as good."""
         out = self.out
-        mask = self.lanes_of(self.bits)
+        mask, unit = self.lanes_of(self.bits), width // 8 if align > 1 else 1
         for i, value in enumerate(names):
             at = out.value(f"getelementptr i8, <{LANES} x ptr> {pointers}, i64 {i * width // 8}") if i else pointers
-            out.emit(
-                f"call void @{name}(<{LANES} x i{width}> {value}, <{LANES} x ptr> {at}, i32 {width // 8 if align > 1 else 1}, <{LANES} x i1> {mask})"
-            )
+            out.emit(f"call void @{name}(<{LANES} x i{width}> {value}, <{LANES} x ptr> align {unit} {at}, <{LANES} x i1> {mask})")
 
     def store_one(self, segment: Segment, address: Val, names: Sequence[str], width: int, align: int, otherwise: str, done: str) -> None:
         """All lanes write one address: the last one's value stays."""
