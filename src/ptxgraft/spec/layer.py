@@ -5,6 +5,7 @@ Invariant: a spec is a function of the program and a block shape alone; two runs
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -25,6 +26,8 @@ from ptxgraft.spec.model import (
 )
 from ptxgraft.spec.provenance import Source, Tracer, shared_variable
 from ptxgraft.spec.regions import mma_region, region_abi
+
+_SHAPE = re.compile(r"m\d+n\d+k\d+")
 
 OPERANDS = ("d", "a", "b", "c")
 """Order of a tensor-core instruction's fragment operands."""
@@ -170,7 +173,7 @@ def _phase(
         last=run[-1],
         first_line=program.line(run[0]),
         last_line=program.line(run[-1]),
-        shape=form.slots.get("shape", ""),
+        shape=next((word for word in form.opcode.split(".") if _SHAPE.fullmatch(word)), ""),
         types={k: v for k, v in types.items() if v},
         mma=len(run),
         tiles=_tiles(len(run), len(run) - len(chained), len(fragments["a"]), len(fragments["b"])),
@@ -313,6 +316,21 @@ def shared_arrays(flow: Flow) -> list[SharedSpec]:
     return list(found.values())
 
 
+def _runs_before(flow: Flow, index: int) -> set[int]:
+    """Instructions that can have run when ``index`` does, loops taken into account."""
+    blocks, start = flow.cfg.blocks, flow.cfg.block_of(index)
+    found = set(range(start.start, index))
+    seen: set[int] = set()
+    waiting = list(start.predecessors)
+    while waiting:
+        number = waiting.pop()
+        if number not in seen:
+            seen.add(number)
+            found.update(range(blocks[number].start, blocks[number].stop))
+            waiting.extend(blocks[number].predecessors)
+    return found
+
+
 def descends_from(flow: Flow, spec: LayerSpec, index: int) -> list[int]:
     """The phases whose D values flow into instruction ``index``: its operands' writes, followed back through registers, sorted.
 
@@ -340,7 +358,9 @@ def descends_from(flow: Flow, spec: LayerSpec, index: int) -> list[int]:
         if instruction.form is not None and instruction.form.loads == "shared":
             address = flow.symbols.address(here)
             variable = shared_variable(program, address) if address is not None else None
-            reaching += [s for s in stores.get(variable, ()) if s < here] if variable is not None else []
+            held = stores.get(variable, []) if variable is not None else []
+            before = _runs_before(flow, here) if held else set()
+            reaching += [s for s in held if s in before]
         for write in reaching:
             if write >= 0 and write not in seen:
                 seen.add(write)
