@@ -120,7 +120,10 @@ def _run(
         untouched = compare(plain_run.outputs, readings.outputs)
         parts.append(Text(f"other outputs: {untouched}", style="green" if untouched.verdict == "same" else "red"))
         data["other_outputs"] = untouched
-    values = next(iter(readings.stages.values()))
+    stage = str(made.where)
+    if stage not in readings.stages:
+        raise UsageError(f"the probe at {stage} read back nothing: no lane of {recorded.label} came there")
+    values = readings.stages[stage]
     view = table("register", "shape", ">distinct", "block 0, warp 0, lanes 0 to 3")
     for register, array in values.items():
         view.add_row(

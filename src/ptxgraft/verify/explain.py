@@ -28,23 +28,25 @@ def writer_of(
     program = again.program
     flow = Flow(program)
     phases = descends_from(flow, layer_spec(flow, recorded.block), store.index)
-    return Writer(store.block, store.warp, store.lane, program.line(store.index), " ".join(program.source(store.index).split()), phases)
+    statement = " ".join(program.source(store.index).split()).rstrip("; ")
+    return Writer(store.block, store.warp, store.lane, program.line(store.index), statement, phases)
 
 
 def explain(
     difference: Difference,
     recorded: capture.Launch,
-    expected: Document,
-    found: Document,
+    reference: Document | None,
+    judged: Document,
     outputs: list[Output],
     *,
     engine: str = "warp",
     profile: str = "sm_90",
 ) -> Difference:
-    """``difference`` with the stores that made the two values. ``outputs`` are those of the judged run."""
+    """``difference`` with the stores that made the two values. ``outputs`` are those of the judged run; without a ``reference`` (the expected bytes were
+    recorded elsewhere) only the judged run is asked."""
     output = next(o for o in outputs if o.name == difference.output)
-    return replace(
-        difference,
-        writer=writer_of(recorded, found, output, difference.offset, engine=engine, profile=profile),
-        expected_writer=writer_of(recorded, expected, output, difference.offset, engine=engine, profile=profile),
-    )
+
+    def asked(document: Document) -> Writer | None:
+        return writer_of(recorded, document, output, difference.offset, engine=engine, profile=profile)
+
+    return replace(difference, writer=asked(judged), expected_writer=asked(reference) if reference is not None else None, explained=True)

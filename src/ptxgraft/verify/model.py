@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+SAME, DIFFERS, NOT_COMPARABLE = "same", "differs", "not comparable"
+
 
 @dataclass(slots=True)
 class Writer:
     """The store that made a byte. ``block`` is the block's coordinates, ``lane`` counts in the warp; ``line`` is the 1-based line of the module that ran;
-    ``phases`` are the phases whose D values flow into the store, the last one first named."""
+    ``phases`` are the phases whose D values flow into the store, in program order."""
 
     block: tuple[int, int, int]
     warp: int
@@ -20,13 +22,16 @@ class Writer:
     statement: str
     phases: list[int]
 
+    def __str__(self) -> str:
+        return f"block {self.block} warp {self.warp} lane {self.lane} at line {self.line}: {self.statement}"
+
 
 @dataclass(slots=True)
 class Difference:
     """The first differing byte of an output. ``offset`` counts bytes in the output; ``element`` names the element it lies in.
 
     ``expected`` and ``found`` are the element's bytes in hexadecimal, lowest address first. ``writer`` is the store of the run that is judged,
-    ``expected_writer`` that of the reference; None: nothing stored there.
+    ``expected_writer`` that of the reference; None: nothing stored there, or nobody asked (``explained`` tells).
     """
 
     output: str
@@ -36,17 +41,25 @@ class Difference:
     found: str
     writer: Writer | None = None
     expected_writer: Writer | None = None
+    explained: bool = False
+
+    @property
+    def phase(self) -> int | None:
+        """The last phase that the value descends from, by the run that is judged, else by the reference."""
+        for writer in (self.writer, self.expected_writer):
+            if writer is not None and writer.phases:
+                return writer.phases[-1]
+        return None
 
     def __str__(self) -> str:
         text = f"{self.output}, {self.element} (byte {self.offset}): expected {self.expected}, found {self.found}"
         if self.writer is not None:
-            w = self.writer
-            text += f"; stored by block {w.block} warp {w.warp} lane {w.lane} at line {w.line}: {w.statement}"
-            if w.phases:
-                text += f"; descends from phase {w.phases[-1]}"
-        elif self.expected_writer is not None:
+            text += f"; stored by {self.writer}"
+        elif self.explained:
             text += "; nothing was stored there"
-        return text
+            if self.expected_writer is not None:
+                text += f", the reference stores it by {self.expected_writer}"
+        return text if self.phase is None else f"{text}; descends from phase {self.phase}"
 
 
 @dataclass(slots=True)
@@ -60,7 +73,11 @@ class OutputResult:
 
 @dataclass(slots=True)
 class Verdict:
-    """``verdict`` is ``same``, ``differs`` or ``not comparable`` (``why`` says the reason). ``tolerance`` is None for the exact comparison of bytes."""
+    """``verdict`` is ``same``, ``differs`` or ``not comparable`` (``why`` says the reason).
+
+    ``tolerance`` is None for the exact comparison of bytes; else ``values`` says what buffers were read as. ``poisoned`` names the outputs that held
+    a poison pattern before both runs, so that a byte which only one of them writes shows.
+    """
 
     verdict: str
     bytes_compared: int
@@ -69,18 +86,20 @@ class Verdict:
     outputs: list[OutputResult] = field(default_factory=list)
     why: str = ""
     tolerance: float | None = None
+    values: str = ""
     warnings: list[str] = field(default_factory=list)
+    poisoned: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
         """0 same, 1 differs, 2 not comparable."""
-        return {"same": 0, "differs": 1}.get(self.verdict, 2)
+        return {SAME: 0, DIFFERS: 1}.get(self.verdict, 2)
 
     def __str__(self) -> str:
-        if self.verdict == "not comparable":
+        if self.verdict == NOT_COMPARABLE:
             return f"not comparable: {self.why}"
-        how = "" if self.tolerance is None else f" within a tolerance of {self.tolerance:g}"
-        if self.verdict == "same":
+        how = "" if self.tolerance is None else f" within a tolerance of {self.tolerance:g} (buffers read as {self.values})"
+        if self.verdict == SAME:
             return f"same{how}: {self.bytes_compared:,} bytes compared, {self.bytes_differing:,} differing"
         return f"differs{how}: {self.bytes_differing:,} of {self.bytes_compared:,} bytes; first: {self.first}"
 
@@ -89,8 +108,9 @@ class Verdict:
 class Bisection:
     """The first stage at which two programs differ. ``stage`` is None when no stage does; ``line`` is the stage's line in the original.
 
-    ``register``, ``block``, ``warp``, ``lane``, ``expected`` and ``found`` are the first differing value there; ``checked`` lists the stages compared,
-    ``skipped`` those that one of the two does not have, with the reason.
+    ``register``, ``block``, ``warp``, ``lane``, ``expected`` and ``found`` are the first differing value there (None: that lane stored nothing);
+    ``checked`` lists the stages compared, ``skipped`` those that one of the two does not have, with the reason. ``outputs`` is what the two runs left,
+    compared.
     """
 
     stage: str | None
@@ -99,16 +119,27 @@ class Bisection:
     block: tuple[int, int, int] = (0, 0, 0)
     warp: int = 0
     lane: int = 0
-    expected: int = 0
-    found: int = 0
+    expected: int | None = None
+    found: int | None = None
     values_differing: int = 0
     checked: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
+    outputs: Verdict | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0 when neither a stage nor an output differs, else 1."""
+        return 0 if self.stage is None and (self.outputs is None or self.outputs.verdict == SAME) else 1
 
     def __str__(self) -> str:
         if self.stage is None:
-            return f"no stage differs ({len(self.checked)} compared: {', '.join(self.checked[:3])} ... {self.checked[-1] if self.checked else ''})"
+            shown = self.checked if len(self.checked) <= 4 else [*self.checked[:3], "...", self.checked[-1]]
+            text = f"no stage differs ({len(self.checked)} compared: {', '.join(shown)})"
+            if self.exit_code:
+                text += ", but the outputs do: the difference arises after the last of them"
+            return text
+        values = [f"{v:#x}" if v is not None else "nothing, the lane never came there" for v in (self.expected, self.found)]
         return (
             f"first differs at stage {self.stage} (line {self.line}): register {self.register}, block {self.block} warp {self.warp} lane {self.lane}: "
-            f"expected {self.expected:#x}, found {self.found:#x}; {self.values_differing} values of the stage differ"
+            f"expected {values[0]}, found {values[1]}; {self.values_differing} values of the stage differ"
         )

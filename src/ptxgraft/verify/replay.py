@@ -45,9 +45,13 @@ class Replay:
 
 def document_of(recorded: capture.Launch) -> Document:
     """The module that a capture holds for a launch. SourceError when it holds none."""
-    if recorded.module is None:
-        raise SourceError(f"{recorded.label}: the capture does not hold the kernel's module", hint="give the PTX file with --ptx")
-    return Document.parse(recorded.module, f"{recorded.kernel}.ptx")
+    where = f"{recorded.source}: " if recorded.source else ""
+    module = recorded.module
+    if module is None:
+        raise SourceError(f"{where}{recorded.label}: the capture does not hold the kernel's module", hint="give the PTX file")
+    if not module.strip():
+        raise SourceError(f"{where}{recorded.label}: the module in the capture is empty", hint="give the PTX file")
+    return Document.parse(module, f"{recorded.kernel}.ptx (in the capture)")
 
 
 def replay(

@@ -5,29 +5,46 @@ Invariant: a job is plain data and depends on no other; its verdict is the same 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass, field
 
 from ptxgraft import capture
-from ptxgraft.errors import PtxgraftError
+from ptxgraft.errors import PtxgraftError, UsageError
+from ptxgraft.graft import Cut
+from ptxgraft.isa import bind
 from ptxgraft.text import Document
 from ptxgraft.verify.compare import compare
 from ptxgraft.verify.explain import explain
-from ptxgraft.verify.model import Verdict
+from ptxgraft.verify.model import NOT_COMPARABLE, Verdict
+from ptxgraft.verify.poison import poisoned
 from ptxgraft.verify.replay import document_of, recorded_outputs, replay
+
+AGAINST = ("original", "recorded")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run and judge. ``against`` is what the judged run is compared with: ``original`` (run now, here) or ``recorded`` (the capture's state)."""
+    """How to run and judge.
+
+    ``against`` is what the judged run is compared with: ``original`` (run now, here) or ``recorded`` (the capture's state after the launch).
+    ``tolerance`` and ``values`` as in ``compare``; ``outputs`` restricts the comparison to outputs of these names. ``poison``: fill outputs that the
+    original never reads before both runs; it goes with ``original`` only, what was recorded stands on the recorded contents.
+    """
 
     engine: str = "warp"
     profile: str = "sm_90"
     tolerance: float | None = None
+    values: str = "f32"
     against: str = "original"
     explain: bool = True
+    poison: bool = True
     outputs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.against not in AGAINST:
+            raise UsageError(f"cannot compare against {self.against!r}", hint=f"one of {', '.join(AGAINST)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +58,53 @@ class Job:
     options: Options = field(default_factory=Options)
 
 
-def verify(recorded: capture.Launch, graft: Document, original: Document | None = None, options: Options | None = None) -> Verdict:
+def verify(recorded: capture.Launch, graft: Document | Cut, original: Document | None = None, options: Options | None = None) -> Verdict:
     """Run ``graft`` on a recorded launch and judge what it leaves, against the original run here or against the capture.
 
-    The module in the capture is taken when ``original`` is None. Raises ``UsageError`` when there is nothing to compare.
+    The module in the capture is taken when ``original`` is None. Raises ``UsageError`` when there is nothing to compare, ``SourceError`` when the
+    capture lacks what is needed, ``KernelFault`` when one of the two runs does what no kernel may.
     """
     options = options or Options()
+    judge = _against_recorded if options.against == "recorded" else _against_original
+    return judge(recorded, graft.document if isinstance(graft, Cut) else graft, original, options)
+
+
+def _against_original(recorded: capture.Launch, graft: Document, original: Document | None, options: Options) -> Verdict:
     engine, profile = options.engine, options.profile
-    original = original if original is not None or options.against == "recorded" else document_of(recorded)
-    if options.against == "recorded":
-        expected = recorded_outputs(recorded)
-    else:
-        expected = replay(recorded, original, engine=engine, profile=profile).outputs
-    judged = replay(recorded, graft, engine=engine, profile=profile)
-    names = options.outputs or (tuple(o.name for o in expected) if options.against == "recorded" else ())
-    verdict = compare(expected, judged.outputs, tolerance=options.tolerance, names=names)
+    reference = original if original is not None else document_of(recorded)
+    launch, names = poisoned(recorded, bind(reference, recorded.kernel)) if options.poison else (recorded, [])
+    expected = replay(launch, reference, engine=engine, profile=profile)
+    judged = replay(launch, graft, engine=engine, profile=profile)
+    verdict = compare(expected.outputs, judged.outputs, tolerance=options.tolerance, values=options.values, names=options.outputs)
     if verdict.first is not None and options.explain:
-        verdict.first = explain(verdict.first, recorded, original or graft, graft, judged.outputs, engine=engine, profile=profile)
+        verdict.first = explain(verdict.first, launch, reference, graft, judged.outputs, engine=engine, profile=profile)
+    verdict.poisoned = names
+    verdict.warnings += [*_other_module(recorded, original), *judged.launch.notes]
     return verdict
+
+
+def _against_recorded(recorded: capture.Launch, graft: Document, original: Document | None, options: Options) -> Verdict:
+    engine, profile = options.engine, options.profile
+    expected = recorded_outputs(recorded)
+    if not expected:
+        raise UsageError(
+            f"nothing to compare: {recorded.label} has no state recorded after it", hint="compare against the original, run here"
+        )
+    judged = replay(recorded, graft, engine=engine, profile=profile)
+    names = options.outputs or tuple(o.name for o in expected)
+    verdict = compare(expected, judged.outputs, tolerance=options.tolerance, values=options.values, names=names)
+    if verdict.first is not None and options.explain:
+        reference = original if original is not None else document_of(recorded) if recorded.module is not None else None
+        verdict.first = explain(verdict.first, recorded, reference, graft, judged.outputs, engine=engine, profile=profile)
+    verdict.warnings += [*_other_module(recorded, original), *judged.launch.notes]
+    return verdict
+
+
+def _other_module(recorded: capture.Launch, original: Document | None) -> list[str]:
+    """A warning when an original was given that is not the module which the launch was recorded with: only the kernel's name is the same."""
+    if original is None or recorded.module_hash in (None, hashlib.sha256(original.data).hexdigest()):
+        return []
+    return [f"{original.name} is not the module that {recorded.label} was recorded with; only the kernel's name is the same"]
 
 
 def run_job(job: Job) -> Verdict:
@@ -68,14 +114,14 @@ def run_job(job: Job) -> Verdict:
         original = None if job.original is None else Document.parse(job.original, "original")
         return verify(recorded, Document.parse(job.graft, "graft"), original, job.options)
     except PtxgraftError as error:
-        return Verdict("not comparable", 0, 0, why=str(error))
+        return Verdict(NOT_COMPARABLE, 0, 0, why=str(error))
 
 
 def verify_jobs(
     jobs: Sequence[Job], executor: Executor | None = None, progress: Callable[[int, Verdict], None] | None = None
 ) -> list[Verdict]:
     """All jobs, on ``executor`` (None: one after another here), in the order given; ``progress(position, verdict)`` is called as each is done."""
-    verdicts: list[Verdict | None] = [None] * len(jobs)
+    verdicts: dict[int, Verdict] = {}
 
     def done(position: int, verdict: Verdict) -> None:
         verdicts[position] = verdict
@@ -89,4 +135,4 @@ def verify_jobs(
         waiting = {executor.submit(run_job, job): position for position, job in enumerate(jobs)}
         for future in as_completed(waiting):
             done(waiting[future], future.result())
-    return [v for v in verdicts if v is not None]
+    return [verdicts[position] for position in range(len(jobs))]
