@@ -204,7 +204,8 @@ def test_carry_chains_are_wide_arithmetic(width: int) -> None:
     """Three words of a sum, a difference and a product, against Python's own wide integers."""
     mask = (1 << width) - 1
     for _ in range(60):
-        x, y = RNG.getrandbits(3 * width), RNG.choice((RNG.getrandbits(3 * width), (1 << 3 * width) - 1, 1))
+        edges = ((1 << 3 * width) - 1, 1, 0, mask << width)
+        x, y = (RNG.choice((RNG.getrandbits(3 * width), *edges)) for _ in range(2))
         for first, middle, last, want in (
             ("add.cc", "addc.cc", "addc", x + y),
             ("sub.cc", "subc.cc", "subc", x - y),

@@ -1,6 +1,6 @@
 """Binary64 quotients and roots on Python integers, one element at a time: for the operands that error-free transformations cannot take.
 
-Invariant: results are exact in every rounding mode; operands are finite (divisors are not zero, radicands not negative).
+Invariant: results are exact in the directed modes (rz, rm, rp; the machine itself rounds to nearest); operands are finite (divisors are not zero, radicands not negative).
 """
 
 from __future__ import annotations
@@ -28,18 +28,15 @@ def _round(value: int, exponent: int, rounding: str) -> int:
     negative, size = value < 0, abs(value)
     quantum = max(exponent + size.bit_length() - _PRECISION, _EMIN)
     shift = quantum - exponent
-    if shift <= 0:
-        kept, rest, half = size << -shift, 0, 1
-    else:
-        kept, rest, half = size >> shift, size & ((1 << shift) - 1), 1 << (shift - 1)
+    kept = size >> shift if shift > 0 else size << -shift
     away = rounding == ("rm" if negative else "rp")
-    if (away and rest) or (rounding == "rn" and (rest > half or (rest == half and kept & 1))):
+    if away and shift > 0 and size & ((1 << shift) - 1):
         kept += 1
     if kept >> _PRECISION:
         kept, quantum = kept >> 1, quantum + 1
     sign = int(negative) << 63
     if quantum > _EMAX:
-        return sign | (0x7FF << 52 if away or rounding == "rn" else (0x7FF << 52) - 1)
+        return sign | (0x7FF << 52 if away else (0x7FF << 52) - 1)
     if kept >> (_PRECISION - 1):
         return sign | ((quantum + 1075) << 52) | (kept & ((1 << 52) - 1))
     return sign | kept
