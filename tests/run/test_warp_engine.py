@@ -9,6 +9,8 @@ import pytest
 
 from ptxgraft.errors import KernelFault, PtxgraftError, UnsupportedError, UsageError
 from ptxgraft.isa import bind
+from ptxgraft.lower import jit
+from ptxgraft.lower.warp_compile import Functions
 from ptxgraft.run import warp_engine
 from ptxgraft.run.execution import execute
 from ptxgraft.run.launch import Launch
@@ -426,6 +428,44 @@ def test_one_block_alone_and_many_threads_give_the_same_bytes():
     assert whole[8 * 64] == (8 * 64) ** 2 + 7
     part = run_both(text, 9, 64, blocks=[7, 2])
     assert part[2 * 64] and part[7 * 64] and not part[: 2 * 64].any()
+
+
+class NoCache:
+    directory = "nowhere"
+
+    def get(self, key: str) -> bytes | None:
+        return None
+
+    def put(self, key: str, data: bytes) -> None:
+        pass
+
+
+def test_a_cpu_without_wide_vectors_gives_the_same_bytes(monkeypatch):
+    here = jit.host()
+    wide = [name for name in here.names if name.startswith(("avx512", "avx10")) or name == "avxvnni"]
+    narrow = jit.Host("x86-64-v3", here.without(*wide).features)
+    compile_ir = jit.compile_ir
+    monkeypatch.setattr(jit, "host", lambda: narrow)
+    monkeypatch.setattr(jit, "compile_ir", lambda text, level=1, machine=None, passes="sroa": compile_ir(text, level, narrow, passes))
+    monkeypatch.setattr(warp_engine, "FUNCTIONS", Functions())
+    monkeypatch.setattr(warp_engine, "_cache", NoCache)
+    body = """    mul.lo.u32 %r11, %r1, 7;
+    and.b32 %r11, %r11, 63;
+    mul.wide.u32 %rd5, %r11, 4;
+    add.s64 %rd6, %rd1, %rd5;
+    ld.global.u32 %r12, [%rd6];
+    ld.global.u32 %r13, [%rd6+4];
+    setp.gt.u32 %p0, %r12, %r13;
+    @%p0 add.u32 %r12, %r12, %r13;
+    shr.u32 %r13, %r1, 2;
+    mul.wide.u32 %rd7, %r13, 4;
+    add.s64 %rd8, %rd0, %rd7;
+    st.global.u32 [%rd8], %r12;
+    shfl.sync.idx.b32 %r14, %r12, %r11, 31, -1;
+    add.s64 %rd2, %rd2, 512;
+    st.global.u32 [%rd2], %r14;
+"""
+    run_both(kernel(body), 1, 128, words=256)
 
 
 # -- faults -----------------------------------------------------------------------------------------------------------
