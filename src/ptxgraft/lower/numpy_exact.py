@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgraft.isa.floats import FORMATS as BITS
+
 Bits = NDArray[Any]
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A binary format: storage ``dtype``, precision in bits (hidden bit included), smallest normal exponent, and the GPU's NaN."""
+    """A binary format on arrays: storage ``dtype``, precision in bits (hidden bit included), smallest normal exponent, and its masks."""
 
-    name: str
     dtype: Any
     precision: int
     emin: int
@@ -31,11 +32,16 @@ class Format:
     nan: int
 
 
+def _format(name: str, dtype: Any, precision: int, emin: int) -> Format:
+    bits = BITS[name]
+    return Format(dtype, precision, emin, bits.sign, bits.exponent, bits.quiet, bits.nan)
+
+
 FORMATS: dict[str, Format] = {
-    "f16": Format("f16", np.uint16, 11, -14, 0x8000, 0x7C00, 0x0200, 0x7FFF),
-    "bf16": Format("bf16", np.uint16, 8, -126, 0x8000, 0x7F80, 0x0040, 0x7FFF),
-    "f32": Format("f32", np.uint32, 24, -126, 0x80000000, 0x7F800000, 0x00400000, 0x7FFFFFFF),
-    "f64": Format("f64", np.uint64, 53, -1022, 1 << 63, 0x7FF << 52, 1 << 51, 0xFFF8 << 48),
+    "f16": _format("f16", np.uint16, 11, -14),
+    "bf16": _format("bf16", np.uint16, 8, -126),
+    "f32": _format("f32", np.uint32, 24, -126),
+    "f64": _format("f64", np.uint64, 53, -1022),
 }
 """Formats by PTX name. ``nan`` of f64 is the one made by an invalid operation without a NaN operand."""
 
