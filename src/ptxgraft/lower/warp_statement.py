@@ -98,9 +98,15 @@ class Statements:
         end = out.block
         out.emit(f"br label %{skip}")
         out.label(skip)
-        for id, name in new.items():
-            width = self.program.registers[id].type.width
-            self.write(id, Val(self.machine.phi(f"<{LANES} x i{width}>", [(end, name), (before, old[id])]), width))
+        merged = {
+            id: Val(self.machine.phi(self.vector_type(id), [(end, name), (before, old[id])]), self.program.registers[id].type.width)
+            for id, name in new.items()
+        }
+        for id, value in merged.items():
+            self.write(id, value)
+
+    def vector_type(self, id: int) -> str:
+        return f"<{LANES} x i{self.program.registers[id].type.width}>"
 
     def results(self, instruction: Instruction, form: Form) -> list[tuple[int, Val]]:
         """(register, value) of everything a statement writes, in the registers' widths."""
