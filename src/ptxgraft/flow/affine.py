@@ -281,6 +281,7 @@ class Symbols:
     block: tuple[int, int, int] | None = None
     lanes: SymbolicLanes = field(default_factory=SymbolicLanes)
     _outputs: dict[int, dict[int, Linear]] = field(default_factory=dict)
+    _addresses: dict[int, Linear | None] = field(default_factory=dict)
 
     def register(self, register: int, point: int) -> Linear:
         """``register`` as seen just before instruction ``point``."""
@@ -292,11 +293,11 @@ class Symbols:
 
     def address(self, index: int) -> Linear | None:
         """The byte address that a memory instruction uses in its own space (64-bit), or None when it has no address operand."""
-        instruction = self.program.instructions[index]
-        for operand in instruction.operands:
-            if isinstance(operand, Address):
-                return self.operand(operand, None, index)
-        return None
+        if index not in self._addresses:
+            operands = self.program.instructions[index].operands
+            found = next((o for o in operands if type(o) is Address), None)
+            self._addresses[index] = None if found is None else self.operand(found, None, index)
+        return self._addresses[index]
 
     def operand(self, operand: Operand, type: Type | None, point: int) -> Linear:
         """The symbolic value of one scalar input operand of ``type`` (None: an address)."""

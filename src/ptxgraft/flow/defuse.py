@@ -21,6 +21,7 @@ class DefUse:
     writes: list[list[int]]
     reads: list[list[int]]
     _at_start: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    _single: dict[tuple[int, int], int | None] = field(default_factory=dict)
 
     def reaching(self, register: int, point: int) -> tuple[int, ...]:
         """Writes of ``register`` that reach the point just before instruction ``point``, sorted; -1 stands for 'never written'."""
@@ -39,10 +40,13 @@ class DefUse:
 
     def single(self, register: int, point: int) -> int | None:
         """The one unguarded write that the point sees, or None."""
+        key = (register, point)
+        if key in self._single:
+            return self._single[key]
         found = self.reaching(register, point)
-        if len(found) == 1 and found[0] >= 0 and self.program.instructions[found[0]].guard is None:
-            return found[0]
-        return None
+        certain = len(found) == 1 and found[0] >= 0 and self.program.instructions[found[0]].guard is None
+        result = self._single[key] = found[0] if certain else None
+        return result
 
     def _from_predecessors(self, register: int, block: int) -> tuple[int, ...]:
         key = (register, block)

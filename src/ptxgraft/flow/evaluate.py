@@ -28,33 +28,45 @@ def block_environment(block: tuple[int, int, int]) -> dict[Key, np.ndarray]:
     return environment
 
 
-def evaluate(value: Linear, environment: Environment, memo: dict[int, Any] | None = None) -> np.ndarray | None:
+Memo = dict[Any, Any]
+"""Values of atoms by number, and of sums by their terms."""
+
+
+def evaluate(value: Linear, environment: Environment, memo: Memo | None = None) -> np.ndarray | None:
     """The unsigned value of ``value`` for every thread of ``environment`` (uint64), or None when it depends on something unknown.
 
-    ``memo`` keeps atoms' values between calls with the same environment.
+    ``memo`` keeps the values of atoms and sums between calls with the same environment.
     """
     memo = {} if memo is None else memo
+    if value.terms not in memo:
+        memo[value.terms] = _sum(value.terms, environment, memo)
+    total = memo[value.terms]
+    return None if total is None else total + np.uint64(value.constant & 0xFFFF_FFFF_FFFF_FFFF) & _mask(value.width)
+
+
+def _sum(terms: tuple[tuple[Atom, int], ...], environment: Environment, memo: Memo) -> np.ndarray | None:
+    """The sum of the terms modulo 2**64: offsets from one base differ by a constant alone."""
     shape = next(iter(environment.values())).shape if environment else (1,)
-    total = np.full(shape, value.constant, dtype=np.uint64)
-    for atom, coefficient in value.terms:
+    total = np.zeros(shape, dtype=np.uint64)
+    for atom, coefficient in terms:
         number = _atom(atom, environment, memo)
         if number is None:
             return None
         total = total + number * np.uint64(coefficient & 0xFFFF_FFFF_FFFF_FFFF)
-    return total & _mask(value.width)
+    return total
 
 
 def _mask(width: int) -> np.uint64:
     return np.uint64((1 << min(width, 64)) - 1)
 
 
-def _atom(atom: Atom, environment: Environment, memo: dict[int, Any]) -> np.ndarray | None:
+def _atom(atom: Atom, environment: Environment, memo: Memo) -> np.ndarray | None:
     if atom.number not in memo:
         memo[atom.number] = _compute(atom, environment, memo)
     return memo[atom.number]
 
 
-def _compute(atom: Atom, environment: Environment, memo: dict[int, Any]) -> np.ndarray | None:
+def _compute(atom: Atom, environment: Environment, memo: Memo) -> np.ndarray | None:
     if atom.key in environment:
         return environment[atom.key]
     if atom.key[0] != "op" or atom.key[1] not in _OPERATIONS:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ptxgraft.flow import Flow
-from ptxgraft.isa import Imm, Instruction
+from ptxgraft.isa import Form, Imm, Instruction
 from ptxgraft.spec.model import Epilogue
 
 KINDS = {
@@ -20,9 +20,8 @@ KINDS = {
 """Family file to the kind that notes show."""
 
 
-def kind_of(instruction: Instruction) -> str:
-    """What kind of work an instruction is, for counting."""
-    form = instruction.form
+def kind_of(form: Form | None) -> str:
+    """What kind of work an instruction of this form is, for counting."""
     if form is None:
         return "unknown"
     if form.family in ("memory", "atomic"):
@@ -36,21 +35,32 @@ def kind_of(instruction: Instruction) -> str:
 def describe(flow: Flow, first: int, stop: int) -> Epilogue:
     """The note on instructions ``first`` .. ``stop - 1``."""
     body = flow.program.instructions[first:stop]
-    counts = Counter(kind_of(i) for i in body)
-    return Epilogue(len(body), dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))), _idioms(flow, body))
+    tally = Counter(id(i.form) for i in body)
+    forms = {id(i.form): i.form for i in body}
+    kinds: Counter[str] = Counter()
+    for key, number in tally.items():
+        kinds[kind_of(forms[key])] += number
+    return Epilogue(len(body), dict(sorted(kinds.items(), key=lambda item: (-item[1], item[0]))), _idioms(flow, body, tally, forms))
 
 
-def _idioms(flow: Flow, body: Sequence[Instruction]) -> list[str]:
-    opcodes = Counter(i.form.opcode for i in body if i.form is not None)
-    roots = Counter(i.form.root for i in body if i.form is not None)
+def _idioms(flow: Flow, body: Sequence[Instruction], tally: Counter[int], forms: dict[int, Form | None]) -> list[str]:
+    """``tally`` counts the instructions of each form, by the keys of ``forms``."""
+    opcodes: Counter[str] = Counter()
+    roots: Counter[str] = Counter()
+    for key, number in tally.items():
+        form = forms[key]
+        if form is not None:
+            opcodes[form.opcode] += number
+            roots[form.root] += number
 
     def count(root: str, *parts: str) -> int:
         return sum(n for opcode, n in opcodes.items() if opcode.split(".")[0] == root and all(p in opcode.split(".") for p in parts))
 
     found: list[str] = []
-    reductions = _shuffle_reductions(flow, body)
+    reductions = _shuffle_reductions(flow, body, roots["shfl"])
     reciprocals = count("rcp") + roots["div"]
-    squares = sum(1 for i in body if _is_square(i))
+    products = {key for key, form in forms.items() if form is not None and _multiplies(form)}
+    squares = sum(1 for i in body if id(i.form) in products and _is_square(i)) if products else 0
     if (count("rsqrt") or (roots["sqrt"] and reciprocals)) and squares:
         found.append(f"row RMS norm ({squares} squares, {count('rsqrt') or roots['sqrt']} root)")
     exponential = _exponential(body, roots)
@@ -74,7 +84,7 @@ def _idioms(flow: Flow, body: Sequence[Instruction]) -> list[str]:
     )
     if to_half:
         found.append(f"conversion to f16 ({2 * to_half} values a lane)")
-    stored = sum(_stored_bytes(i) for i in body if i.form is not None and i.form.stores == "shared")
+    stored = sum(n * _stored_bytes(form) for key, n in tally.items() if (form := forms[key]) is not None and form.stores == "shared")
     if stored:
         found.append(f"staging to shared memory ({stored} bytes a lane)")
     if reductions:
@@ -96,15 +106,19 @@ def _exponential(body: Sequence[Instruction], roots: Counter[str]) -> str:
     return ""
 
 
+def _multiplies(form: Form) -> bool:
+    return form.root in ("mul", "fma") and any(t in form.opcode for t in ("f16", "f32", "bf16"))
+
+
 def _is_square(instruction: Instruction) -> bool:
-    form = instruction.form
-    if form is None or form.root not in ("mul", "fma") or not any(t in form.opcode for t in ("f16", "f32", "bf16")):
-        return False
+    """Is this product one of a value with itself?"""
     a, b = instruction.operands[1], instruction.operands[2]
     return a == b and not isinstance(a, Imm)
 
 
-def _shuffle_reductions(flow: Flow, body: Sequence[Instruction]) -> str:
+def _shuffle_reductions(flow: Flow, body: Sequence[Instruction], shuffles: int) -> str:
+    if not shuffles:
+        return ""
     modes: Counter[str] = Counter()
     distances: dict[str, set[int]] = {}
     for instruction in body:
@@ -120,8 +134,6 @@ def _shuffle_reductions(flow: Flow, body: Sequence[Instruction]) -> str:
     return f"shuffle reductions ({'; '.join(parts)})" if parts else ""
 
 
-def _stored_bytes(instruction: Instruction) -> int:
-    form = instruction.form
-    assert form is not None
+def _stored_bytes(form: Form) -> int:
     role = next((r for r in form.roles if r.kind == "in" and r.type is not None), None)
     return 0 if role is None or role.type is None else role.type.bytes * role.count

@@ -9,13 +9,14 @@ import os
 from pathlib import Path
 
 from ptxgraft.errors import UsageError
-from ptxgraft.flow import Flow
+from ptxgraft.flow import Flow, collector_paused
 from ptxgraft.isa import bind
 from ptxgraft.spec.layer import layer_spec
 from ptxgraft.spec.model import LayerSpec
 from ptxgraft.text import Document
 
 
+@collector_paused()
 def spec(
     source: Document | str | bytes | os.PathLike[str], entry: str | None = None, block: tuple[int, int, int] | None = None
 ) -> LayerSpec:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
-from ptxgraft.flow import Flow
-from ptxgraft.isa import Address, Instruction, Operand, Reg, Resource, Vector, registers_of
+from ptxgraft.flow import Flow, collector_paused
+from ptxgraft.isa import Address, Instruction, Operand, Reg, Resource, Special, Vector, registers_of
 from ptxgraft.spec.epilogue import describe
 from ptxgraft.spec.model import (
     Epilogue,
@@ -33,6 +32,7 @@ OPERANDS = ("d", "a", "b", "c")
 """Order of a tensor-core instruction's fragment operands."""
 
 
+@collector_paused()
 def layer_spec(flow: Flow, block: tuple[int, int, int] | None = None) -> LayerSpec:
     """The spec of ``flow.program``. ``block`` is the block shape for thread-dependent offsets; None: taken from the entry's directives."""
     program = flow.program
@@ -79,19 +79,13 @@ def block_shape(flow: Flow) -> tuple[tuple[int, int, int], str]:
     if ".reqntid" in directives:
         return _extents(directives[".reqntid"]), "reqntid"
     threads = int(np.prod(_extents(directives.get(".maxntid", "32"))))
-    used = {s for i in flow.program.instructions for o in i.operands for s in _specials(o)}
+    used = {o.name for i in flow.program.instructions for o in i.operands if type(o) is Special}
     if threads > 32 and threads % 32 == 0:
         if "tid.z" in used:
             return (32, 1, threads // 32), "assumed"
         if "tid.y" in used:
             return (32, threads // 32, 1), "assumed"
     return (threads, 1, 1), "maxntid" if ".maxntid" in directives else "assumed"
-
-
-def _specials(operand: object) -> Iterable[str]:
-    name = getattr(operand, "name", None)
-    if type(operand).__name__ == "Special" and name:
-        yield name
 
 
 def _extents(text: str) -> tuple[int, int, int]:
@@ -232,27 +226,29 @@ def _names(flow: Flow, operand: object) -> tuple[str, ...]:
 
 def _ranges(tracer: Tracer, sources: list[Source]) -> list[tuple[int, int]]:
     """The bytes that sources cover over all threads of the block, as merged half-open ranges."""
-    pieces: list[np.ndarray] = []
+    by_width: dict[int, list[np.ndarray]] = {}
     for source in sources:
         offsets = tracer.offsets(source)
         if offsets is not None:
-            pieces.append(np.stack([offsets, offsets + np.uint64(source.width)], axis=1))
-    if not pieces:
+            by_width.setdefault(source.width, []).append(offsets)
+    if not by_width:
         return []
-    spans = np.unique(np.concatenate(pieces), axis=0).tolist()
-    merged = [list(spans[0])]
-    for start, end in spans[1:]:
-        if start <= merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], end)
-        else:
-            merged.append([start, end])
-    return [(int(a), int(b)) for a, b in merged]
+    groups = [(width, np.concatenate(offsets)) for width, offsets in by_width.items()]
+    starts = np.concatenate([offsets for _, offsets in groups])
+    ends = np.concatenate([offsets + np.uint64(width) for width, offsets in groups])
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    # A range begins where all before have ended.
+    first = np.flatnonzero(np.concatenate([[True], starts[1:] > ends[:-1]]))
+    last = np.append(first[1:], len(starts)) - 1
+    return list(zip(starts[first].tolist(), ends[last].tolist(), strict=True))
 
 
 def parameters(flow: Flow, tracer: Tracer) -> list[ParamSpec]:
     """The entry's parameters and what they are used for, from the instructions that their values reach as addresses and handles."""
     program = flow.program
     uses: dict[int, str] = {}
+    bracketed: dict[str, bool] = {}
     order = ("unused", "value", "buffer", "texture", "surface")
     for instruction in program.instructions:
         form = instruction.form
@@ -264,6 +260,11 @@ def parameters(flow: Flow, tracer: Tracer) -> list[ParamSpec]:
                 for parameter in program.params:
                     if parameter.offset <= address.constant < parameter.offset + parameter.size:
                         uses.setdefault(parameter.offset, "value")
+        addresses = bracketed.get(form.opcode)
+        if addresses is None:
+            addresses = bracketed[form.opcode] = any(role.kind in ("addr", "resource") for role in form.roles)
+        if not addresses:
+            continue
         for operand in instruction.operands:
             if isinstance(operand, Resource) and isinstance(operand.handle, Reg):
                 value, use = (

@@ -44,6 +44,7 @@ class Tracer:
     _weight_loads: dict[tuple[int, int], frozenset[tuple[int, int]]] = field(default_factory=dict)
     _entered: set[tuple[int, int]] = field(default_factory=set)
     _environment: dict[Key, np.ndarray] | None = None
+    _patterns: dict[bytes, str] = field(default_factory=dict)
 
     @property
     def program(self) -> Program:
@@ -221,7 +222,13 @@ class Tracer:
         """How an offset moves with the thread: strides per warp and a list over the lanes."""
         if values is None:
             return ""
-        signed = values.astype(np.int64) - int(values[0])
+        steps = (values - values[0]).tobytes()
+        if steps not in self._patterns:
+            self._patterns[steps] = self._pattern(np.frombuffer(steps, dtype=np.int64))
+        return self._patterns[steps]
+
+    @staticmethod
+    def _pattern(signed: np.ndarray) -> str:
         lanes = signed[:32]
         if not lanes.any():
             per_lane = "the same in all lanes"
