@@ -100,6 +100,18 @@ def test_registers_of_the_region_are_the_blocks_own():
     assert {r.name for r in made.abi.live_out} == {"%rs2", "%r7", "%rd5", "%rd6"}
 
 
+def test_what_a_block_declares_is_not_carried():
+    # Nothing kills x: to liveness it comes in from above, where no one can name it.
+    block = "\t{\n\t\t.reg .b32 x;\n\t\t@%p1 mov.u32 x, 1;\n\t\tselp.b32 %r4, x, 2, %p1;\n\t}\n"
+    module = document(MIXED.replace("\tcvt.u16.u32 %rs1, %r3;\n", block + "\tcvt.u16.u32 %rs1, %r3;\n"))
+    first = line("cvt.u16.u32")
+    for region in ((first, first + 4), (first + 2, first + 3)):
+        made = cut(module, "mixed", region, style="mirror", body="identity")
+        assert [r.name for r in made.abi.live_in] == ["%p1"]
+        assert [r.name for r in made.abi.live_out] == ["%r4"]
+        assert (run_mixed(made.document) == run_mixed(module)).all()
+
+
 def test_the_mirror_interface_lists_what_is_passed():
     made = cut(DOCUMENT, "mixed", (line("mov.u32 %r8, staging"), line("ld.param.f32 %f1")), style="mirror")
     assert [(p.kind, p.type, p.name) for p in made.interface.passed] == [

@@ -110,6 +110,7 @@ def test_a_dead_array_is_used_again():
         (("st.global.f64 [%rd11+24], %fd2;", "ld.shared.u32 %r11, [staging];\n\tst.global.f64 [%rd11+24], %fd2;"), "read after the region"),
         (("staging[1024]", "staging[512]"), "too small"),
         (("LOOP:\n", "LOOP:\n\tbar.sync 0;\n"), "a barrier in a loop"),
+        (("\t@%p4 bra LOOP;\n", "\tbar.sync 0;\n\t@%p4 bra LOOP;\n\tbar.sync 0;\n"), "a barrier in a loop and one behind it"),
         (("mul.wide.u32 %rd9, %r4, 4;", "mul.wide.u32 %rd9, %r4, 4;\n\tld.u32 %r25, [%rd1];"), "a generic access"),
         (("mul.wide.u32 %rd9, %r4, 4;", "mul.wide.u32 %rd9, %r4, 4;\n\tld.shared.u32 %r25, [%r25];"), "an unknown shared address"),
     ],

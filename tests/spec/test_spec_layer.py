@@ -183,6 +183,8 @@ def test_registers_live_across_a_phase():
     phase = layer_spec(facts).phases[0]
     # %r50, %rd11, %p1 and the output's pointer; f1 is the phase's own.
     assert (phase.live_across_registers, phase.live_across_bytes) == (4, 4 + 8 + 1 + 8)
+    facts = flow(*LOADS, *(f"mov.f32 %f{i}, 0f3F800000;" for i in range(1, 5)), mma("f1", "r10", "r20", "f1"), "st.global.f32 [%rd3], %f1;")
+    assert layer_spec(facts).phases[0].live_across_registers == 1  # an accumulator in place is the phase's own too
 
 
 # -- regions and their ABI ------------------------------------------------------------------------------------------------------------

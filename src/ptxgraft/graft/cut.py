@@ -12,7 +12,7 @@ from functools import cached_property
 from ptxgraft.errors import PtxgraftError, SourceError, UsageError
 from ptxgraft.flow import Flow
 from ptxgraft.graft.bodies import Body, BodyChoice, identity_body
-from ptxgraft.graft.excerpt import Excerpt, RegionChoice, Rendered, excerpt
+from ptxgraft.graft.excerpt import Excerpt, RegionChoice, Rendered, excerpt, indented
 from ptxgraft.graft.inline import write_identity, write_text
 from ptxgraft.graft.inline_function import check_parameters, inlined_text
 from ptxgraft.graft.interface import Interface, interface
@@ -190,7 +190,8 @@ def _inline(script: EditScript, piece: Excerpt, fresh: FreshNames, given: Body |
         face = interface(piece, "inline", row=False)
         merged = merge_function(piece.document, body.module, body.name, fresh)
         made = _made(script, piece, "inline", face, body, merged.notes)
-        script.replace(piece.first, piece.last, inlined_text(piece.document, piece, face, merged, fresh))
+        text = inlined_text(piece.document, piece, face, merged, fresh)
+        script.replace(piece.first, piece.last, indented(piece.document, piece.first, text))
         if merged.rest:
             script.add_module_scope(merged.rest, piece.program.entry)
         raise_version(script, merged.version)
@@ -248,7 +249,8 @@ def _mirror(
             script.add_module_scope(made._callee_text.text + "\n", entry)
     if rows is not None and rows.declaration:
         _declare_rows(script, piece, rows.declaration)
-    script.replace(piece.first, piece.last, call_text(piece, face, made.callee, rows, fresh))
+    text = call_text(piece, face, made.callee, rows, fresh)
+    script.replace(piece.first, piece.last, indented(piece.document, piece.first, text))
     return made
 
 
@@ -257,7 +259,10 @@ def _declare_rows(script: EditScript, piece: Excerpt, declaration: str) -> None:
     document, entry = piece.document, piece.program.entry
     scope = document.scopes[entry.scope]
     arrays = [s for s in directives_in(document, scope, ".shared") if not piece.first.start <= s.start < piece.last.end]
-    script.insert_after(arrays[-1] if arrays else document.statements[scope.first], declaration)
+    if arrays:
+        script.insert_after(arrays[-1], declaration)
+    else:
+        script.insert_after(document.statements[scope.first], "\t" + declaration)
 
 
 def _check(made: Cut, given: Body | None) -> None:

@@ -160,6 +160,12 @@ class Rendered:
         return "".join(self.pieces)
 
 
+def indented(document: Document, statement: Statement, text: str) -> str:
+    """A text of several lines to stand beside or in the place of a statement: the lines after the first get the statement's indentation."""
+    before = document.text[document.line_span(document.line(statement.start))[0] : statement.start]
+    return text if before.strip() else text.replace("\n", "\n" + before)
+
+
 def declares(document: Document, scope: int, name: str) -> bool:
     """Does exactly this scope declare ``name`` as a register, a variable or a label?"""
     names, ranges = _declarations(document, scope)

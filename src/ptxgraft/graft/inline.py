@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ptxgraft.graft.excerpt import NAME, Excerpt
+from ptxgraft.graft.excerpt import NAME, Excerpt, indented
 from ptxgraft.isa import Register
 from ptxgraft.text import EditScript, FreshNames, Kind
 
@@ -44,7 +44,7 @@ def write_identity(script: EditScript, piece: Excerpt, fresh: FreshNames, replac
     head += ["{", *("\t" + d for d in declarations)]
     if "start" in places:
         head.append(f"{places['start']}:")
-    script.insert_before(piece.first, "\n".join(head))
+    script.insert_before(piece.first, indented(document, piece.first, "\n".join(head)))
     dropped = {s.index for s in hoisted}
     for statement in piece.statements():
         if statement.index in dropped:
@@ -56,7 +56,7 @@ def write_identity(script: EditScript, piece: Excerpt, fresh: FreshNames, replac
                 if name in names:
                     script.replace_span(start, end, names[name])
     tail = [f"{places['end']}:"] if "end" in places else []
-    script.insert_after(piece.last, "\n".join([*tail, "}"]))
+    script.insert_after(piece.last, indented(document, piece.last, "\n".join([*tail, "}"])))
     return renamed
 
 
@@ -69,4 +69,4 @@ def write_text(script: EditScript, piece: Excerpt, text: str) -> None:
     """Edit the region into a block with a text of the caller's inside."""
     hoisted = [piece.document.source(s) for s in piece.hoisted()]
     inside = "\n".join("\t" + line.strip() if line.strip() else "" for line in text.strip("\n").splitlines())
-    script.replace(piece.first, piece.last, "\n".join([*hoisted, "{", inside, "}"]))
+    script.replace(piece.first, piece.last, indented(piece.document, piece.first, "\n".join([*hoisted, "{", inside, "}"])))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ptxgraft.errors import UnsupportedError
 from ptxgraft.graft.carry import Scratch, split
+from ptxgraft.graft.excerpt import indented
 from ptxgraft.graft.probe_sites import Site, Stored
 from ptxgraft.isa import Program
 from ptxgraft.text import Document, EditScript, FreshNames, Function, Kind, Statement, split_operands
@@ -242,14 +243,14 @@ def _pass_on(
     fresh: FreshNames,
 ) -> None:
     """Give one call the buffer as two more arguments."""
-    scratch = Scratch(fresh)
+    scratch, document = Scratch(fresh), program.document
     lines, pointer, slots = _source(program, caller, buffer, names, scratch)
     first, second = fresh.name("probe_p"), fresh.name("probe_n")
     lines = [
         *scratch.declarations(), *lines, f".param .b64 {first};", f"st.param.b64 [{first}], {pointer};", f".param .b32 {second};",
         f"st.param.b32 [{second}], {slots};",
     ]  # fmt: skip
-    script.insert_before(call, "\n".join(lines))
+    script.insert_before(call, indented(document, call, "\n".join(lines)))
     pieces = split_operands(call.operands)
     at = next(i for i, p in enumerate(pieces) if not p.startswith("("))
     given = pieces[at + 1][1:-1].strip() if len(pieces) > at + 1 else ""
