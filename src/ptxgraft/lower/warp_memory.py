@@ -45,6 +45,16 @@ class Segment:
     site: str = ""
 
 
+@dataclass(slots=True)
+class Affine:
+    """An address as one number for all lanes plus a vector that seldom changes: ``scalar`` (i32 or i64 text) and ``vector``, of ``width`` bits; the sum
+    wraps at the width and is extended with zeros."""
+
+    scalar: str
+    vector: str
+    width: int
+
+
 class Memory:
     """The memory part of a machine. ``w`` is the name of the warp's pointer, ``index`` that of the instruction's number, ``bits`` the active lanes
     (i32 text both), ``mask`` the same as a predicate. The owner sets them before each statement."""
@@ -56,6 +66,7 @@ class Memory:
         self.activate("-1")
         self.index = "0"
         self.can_fail = False
+        self.affine: dict[Val, Affine] = {}
 
     def activate(self, bits: str) -> None:
         """Make these the active lanes."""
@@ -111,10 +122,19 @@ class Memory:
         first = self.out.value(f"insertelement {type} poison, i{width} {scalar}, i64 0")
         return self.out.value(f"shufflevector {type} {first}, {type} poison, <{count} x i32> zeroinitializer")
 
+    def addresses(self, address: Val) -> str:
+        """The lanes' addresses as a vector of i64, written where it is needed: an affine address is not, on the fast path."""
+        parts = self.affine.get(address)
+        if parts is None:
+            return self.vector(address, 64)
+        type = f"<{LANES} x i{parts.width}>"
+        total = self.out.value(f"add {type} {parts.vector}, {self.splat(parts.scalar, parts.width)}")
+        return total if parts.width == 64 else self.out.value(f"zext {type} {total} to <{LANES} x i64>")
+
     def fill(self, address: Val) -> str:
         """Store the lanes' addresses where the runtime reads them; returns the pointer."""
         place = self.out.slot("addresses", f"<{LANES} x i64>")
-        self.out.emit(f"store <{LANES} x i64> {self.vector(address, 64)}, ptr {place}, align 64")
+        self.out.emit(f"store <{LANES} x i64> {self.addresses(address)}, ptr {place}, align 64")
         return place
 
     def lanes_of(self, bits: str) -> str:
@@ -268,15 +288,20 @@ class Memory:
         out, size = self.out, self.group
         ok = out.value(f"icmp eq i32 {self.bits}, -1")
         groups: list[tuple[str, str]] = []
-        name = self.vector(address, 64)
-        steps = ", ".join(f"i64 {i * bytes_}" for i in range(size))
+        parts = self.affine.get(address)
+        # Of an affine address the vector alone says how the lanes lie to each other, and in a loop that is known before it.
+        name, type = (self.vector(address, 64), "i64") if parts is None else (parts.vector, f"i{parts.width}")
+        steps = ", ".join(f"{type} {i * bytes_}" for i in range(size))
         for start in range(0, LANES, size):
             order = ", ".join(f"i32 {start + i}" for i in range(size))
-            part = out.value(f"shufflevector <{LANES} x i64> {name}, <{LANES} x i64> poison, <{size} x i32> <{order}>")
-            first = out.value(f"extractelement <{size} x i64> {part}, i64 0")
-            offsets = out.value(f"sub <{size} x i64> {part}, {self.splat(first, 64, size)}")
-            near = self.every(f"icmp eq <{size} x i64> {offsets}, <{steps}>", size)
-            same = self.every(f"icmp eq <{size} x i64> {offsets}, zeroinitializer", size)
+            part = out.value(f"shufflevector <{LANES} x {type}> {name}, <{LANES} x {type}> poison, <{size} x i32> <{order}>")
+            first = out.value(f"extractelement <{size} x {type}> {part}, i64 0")
+            offsets = out.value(f"sub <{size} x {type}> {part}, {self.splat(first, int(type[1:]), size)}")
+            near = self.every(f"icmp eq <{size} x {type}> {offsets}, <{steps}>", size)
+            same = self.every(f"icmp eq <{size} x {type}> {offsets}, zeroinitializer", size)
+            if parts is not None:
+                first = out.value(f"add {type} {first}, {parts.scalar}")
+                first = first if parts.width == 64 else out.value(f"zext i32 {first} to i64")
             span = out.value(f"select i1 {same}, i64 {bytes_}, i64 {bytes_ * size}")
             good = out.value(f"and i1 {out.value(f'or i1 {near}, {same}')}, {self.inside(segment, first, span, align)}")
             ok = out.value(f"and i1 {ok}, {good}")
@@ -339,7 +364,7 @@ class Memory:
     def pointers(self, segment: Segment, address: Val, bytes_: int, align: int, otherwise: str, local: bool) -> str:
         """Host pointers of the lanes, where all active ones are fine; goes ``otherwise`` where not."""
         out, shape = self.out, f"<{LANES} x i64>"
-        name, mask = self.vector(address, 64), self.lanes_of(self.bits)
+        name, mask = self.addresses(address), self.lanes_of(self.bits)
         low = self.reduce("umin", out.value(f"select <{LANES} x i1> {mask}, {shape} {name}, {shape} splat (i64 -1)"))
         used = out.value(f"select <{LANES} x i1> {mask}, {shape} {name}, {shape} zeroinitializer")
         high = self.reduce("umax", used)

@@ -8,15 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ptxgraft.isa import Form, Instruction, Program
+from ptxgraft.isa import Address, Form, Instruction, Program, Reg
 from ptxgraft.lower.ir import Emitter, IrModule, Val, literal
 from ptxgraft.lower.warp_copy import Copy
 from ptxgraft.lower.warp_graph import Graph
 from ptxgraft.lower.warp_machine import Machine
-from ptxgraft.lower.warp_memory import FAILED, Segment
+from ptxgraft.lower.warp_memory import FAILED, Affine, Segment
 from ptxgraft.lower.warp_operations import remembers
 from ptxgraft.lower.warp_plan import waits
-from ptxgraft.lower.warp_state import LAUNCH, RECORD, RECORD_BYTES, WARP, Fault, Status
+from ptxgraft.lower.warp_state import LANES, LAUNCH, RECORD, RECORD_BYTES, WARP, Fault, Status
+
+_STEPS = frozenset(f"{op}.{type}" for op in ("add", "sub") for type in ("s32", "u32", "s64", "u64"))
+"""Statements that move an address on."""
+
+
+def addressing(program: Program) -> set[int]:
+    """Registers that addresses are made of by adding: what loads and stores use, and what these are sums or copies of."""
+    found: set[int] = set()
+    for instruction in program.instructions:
+        for operand in instruction.operands:
+            if isinstance(operand, Address) and isinstance(operand.base, Reg):
+                found.add(operand.base.id)
+    grown = True
+    while grown:
+        grown = False
+        for instruction in program.instructions:
+            form = instruction.form
+            if form is None or not (form.opcode in _STEPS or form.root in ("mov", "cvta")) or found.isdisjoint(instruction.writes):
+                continue
+            width = program.registers[instruction.writes[0]].type.width
+            more = {r for r in instruction.reads if program.registers[r].type.width == width} - found
+            if more:
+                found |= more
+                grown = True
+    return found
 
 
 class _RegisterMachine(Machine):
@@ -55,6 +80,8 @@ class Together(Copy):
         self.uniform, self.varying = uniform, set()
         super().__init__(module, program, graph, slots, profile, features)
         self.places: dict[int, str] = {}
+        self.scalars: dict[int, str] = {}
+        self.pairs = addressing(program) - uniform
         self.live_lanes = self.out.alloca("i32", 4)
         self.steps = self.out.alloca("i64", 8)
 
@@ -74,20 +101,81 @@ class Together(Copy):
     def held_type(self, id: int) -> str:
         return f"i{self.width(id)}" if id in self.uniform else self.type(id)
 
+    def scalar_place(self, id: int) -> str:
+        """Where the scalar of an affine register is held; its vector is at its place."""
+        found = self.scalars.get(id)
+        if found is None:
+            found = self.scalars[id] = self.out.alloca(f"i{self.width(id)}", 8)
+        return found
+
     def read(self, id: int) -> Val:
         found = self.known.get(id)
         if found is None:
             name = self.out.value(f"load {self.held_type(id)}, ptr {self.place(id)}")
-            found = self.known[id] = Val(name, self.width(id), id in self.uniform)
+            found = Val(name, self.width(id), id in self.uniform)
+            if id in self.pairs:
+                scalar = Val(self.out.value(f"load i{self.width(id)}, ptr {self.scalar_place(id)}"), self.width(id), True)
+                found = self.sum(scalar, found)
+            self.known[id] = found
         return found
 
     def write(self, id: int, value: Val) -> None:
         if id in self.uniform and not value.uniform:
             self.varying.add(id)  # the text is thrown away and written again
             value = literal(0, value.width)
-        held = value if id in self.uniform else self.lanes.vector(value)
-        self.out.emit(f"store {held.typed}, ptr {self.place(id)}")
+        if id in self.pairs:
+            parts = self.machine.affine.get(value)
+            scalar, vector = (
+                (parts.scalar, parts.vector) if parts else (value.name, "zeroinitializer") if value.uniform else ("0", value.name)
+            )
+            self.out.emit(f"store i{value.width} {scalar}, ptr {self.scalar_place(id)}")
+            self.out.emit(f"store {self.type(id)} {vector}, ptr {self.place(id)}")
+        else:
+            held = value if id in self.uniform else self.lanes.vector(value)
+            self.out.emit(f"store {held.typed}, ptr {self.place(id)}")
         self.known[id] = value
+
+    def sum(self, scalar: Val, vector: Val) -> Val:
+        """An affine value; its whole is written only where something needs it."""
+        out, width, type = self.out, scalar.width, vector.type
+        first = out.deferred(lambda: f"insertelement {type} poison, {scalar.typed}, i64 0")
+        wide = out.deferred(lambda: f"shufflevector {type} {first.use()}, {type} poison, <{LANES} x i32> zeroinitializer")
+        total = Val(out.deferred(lambda: f"add {type} {vector.name}, {wide.use()}"), width)
+        self.machine.affine[total] = Affine(scalar.name, vector.name, width)
+        return total
+
+    def moved(self, value: Val, amount: Val, down: bool = False) -> Val | None:
+        """An affine value plus (``down``: minus) a number that is the same in all lanes; None for other values."""
+        parts = self.machine.affine.get(value)
+        if parts is None or not amount.uniform or amount.width != value.width:
+            return None
+        scalar = Val(parts.scalar, value.width, True)
+        moved = self.lanes.sub(scalar, amount) if down else self.lanes.add(scalar, amount)
+        return self.sum(moved, Val(parts.vector, value.width))
+
+    def address(self, operand: Address) -> Val:
+        if not isinstance(operand.base, Reg) or operand.base.id not in self.pairs:
+            return super().address(operand)
+        value = self.read(operand.base.id)
+        if operand.offset:
+            value = self.moved(value, literal(operand.offset, value.width)) or self.lanes.add(value, literal(operand.offset, value.width))
+        parts = self.machine.affine.get(value)
+        if value.width == 64 or parts is None:
+            return value if value.width == 64 else self.lanes.resize(value, 64)
+        narrow, type = value, value.type
+        wide = Val(self.out.deferred(lambda: f"zext {type} {narrow.name} to <{LANES} x i64>"), 64)
+        self.machine.affine[wide] = parts
+        return wide
+
+    def results(self, instruction: Instruction, form: Form) -> list[tuple[int, Val]]:
+        if form.opcode in _STEPS and len(instruction.writes) == 1 and instruction.writes[0] in self.pairs:
+            a, b = (self.scalar(o, r.type) for r, o in zip(form.roles[1:3], instruction.operands[1:3], strict=True) if o is not None)
+            found = self.moved(a, b, form.root == "sub")
+            if found is None and form.root == "add":
+                found = self.moved(b, a)
+            if found is not None:
+                return [(instruction.writes[0], found)]
+        return super().results(instruction, form)
 
     # -- the function -------------------------------------------------------------------------------------------------
     def run(self) -> str:
