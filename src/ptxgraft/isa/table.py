@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+from ptxgraft.isa.requirements import Requirement, required
 from ptxgraft.isa.types import TYPES, Type
 
 Meaning = Callable[..., Any]
@@ -67,6 +68,8 @@ class Entry:
     sm: int
     specific: str
     """``a``: the target ``sm`` alone has it (``sm_90a``); ``f``: targets of its family (``sm_100f``); '' : every later target."""
+    needs: Mapping[str, Requirement]
+    """Words that need a later version or target than the declaration itself."""
     family: str
     meaning: Meaning | None
     legal: Callable[..., bool] | None
@@ -82,6 +85,7 @@ class Form:
 
     ``loads`` and ``stores`` name the memory space touched ('' for none); ``control`` is '' or one of branch, indirect-branch, call,
     return, exit, trap, barrier; ``convergent`` operations need their warp together. ``options`` are the meaning's keyword arguments.
+    ``since`` and ``sm`` are the first PTX version and target that take this spelling.
     """
 
     opcode: str
@@ -92,6 +96,8 @@ class Form:
     stores: str
     options: Mapping[str, str]
     required: int
+    since: tuple[int, int]
+    sm: int
     tensor: bool = field(default=False)
     plain: bool = field(default=False)
     """Every role is one written operand: none optional, implicit or the second half of a pair."""
@@ -133,6 +139,7 @@ def instruction(
     since: tuple[int, int] = (1, 0),
     sm: int = 10,
     specific: str = "",
+    needs: Mapping[str, Requirement] | None = None,
     legal: Callable[..., bool] | None = None,
     derive: Callable[..., Mapping[str, str]] | None = None,
     examples: Sequence[Any] = (),
@@ -153,6 +160,8 @@ def instruction(
     or label cannot be exampled.
     ``legal(**slots)`` refuses combinations that the slots alone would allow. ``derive(**slots)`` gives further names that roles and spaces may
     use as they use slots: a count that follows from a shape, an operand that a flag asks for.
+    ``since`` and ``sm`` are the first PTX version and target; ``needs`` has, by word, what a word asks for beyond that and beyond what it asks for
+    everywhere (``requirements.WORDS``).
     """
 
     def declare(meaning: Meaning) -> Meaning:
@@ -172,6 +181,7 @@ def instruction(
             since=since,
             sm=sm,
             specific=specific,
+            needs=needs or {},
             family=meaning.__module__.rpartition(".")[2],
             meaning=meaning if has_meaning else None,
             legal=legal,
@@ -279,6 +289,7 @@ def form_of(opcode: str) -> Form | None:
 def _form(opcode: str, entry: Entry, slots: dict[str, str]) -> Form:
     roles = resolve_roles(entry, slots)
     names = _names(entry, slots)
+    since, sm = required(opcode.split("."), (entry.since, entry.sm), entry.needs)
 
     def space(text: str) -> str:
         return (_fill_text(text, names).partition("::")[0] or "generic") if text else ""
@@ -292,6 +303,8 @@ def _form(opcode: str, entry: Entry, slots: dict[str, str]) -> Form:
         stores=space(entry.stores),
         options={k: slots.get(k, "") for k in entry.keywords},
         required=sum(not (r.optional or r.implicit) for r in roles),
+        since=since,
+        sm=sm,
         tensor=entry.family == "tensor" and opcode.startswith(("mma.", "wmma.mma.")),
         plain=not any(r.optional or r.implicit or r.pair for r in roles),
     )

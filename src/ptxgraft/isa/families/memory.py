@@ -206,11 +206,3 @@ def cp_async_wait(lanes: Lanes, n: Imm) -> None:
 @instruction("cp.async.wait_all", since=(7, 0), sm=80)
 def cp_async_wait_all(lanes: Lanes) -> None:
     """Nothing: the copies before it have been made."""
-
-
-@instruction(
-    "cp.async.mbarrier.arrive.{noinc}?.{space:shared|shared::cta}?.b64", a="addr", loads="{space}", stores="{space}", since=(7, 0), sm=80
-)
-@declare_only
-def cp_async_mbarrier(lanes: Lanes, a: Value) -> None:
-    """Arrive at an mbarrier when this thread's copies are complete."""

@@ -1,0 +1,233 @@
+"""Bulk copies and their groups (PTX ISA manual, "Data Movement and Conversion Instructions: Asynchronous copy", "Tensor copy").
+
+Invariant: ``loads`` and ``stores`` name the spaces that a copy reads and writes; the barrier object that counts it lies in shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ptxgraft.isa.lanes import Lanes, Value
+from ptxgraft.isa.table import declare_only, instruction
+
+COUNTED = "mbarrier::complete_tx::bytes"
+HINT = "{hint:L2::cache_hint}?"
+MULTICAST = "{multicast:multicast::cluster}?"
+DIMENSIONS = "{dim:1d|2d|3d|4d|5d}"
+
+
+def _asked(hint: str = "", multicast: str = "", mask: str = "", oob: str = "", **rest: str) -> Mapping[str, str]:
+    """The operands that flags ask for."""
+    return {
+        "policy": "in b64" if hint else "",
+        "ctas": "in b16" if multicast else "",
+        "bytes": "in b16" if mask else "",
+        "side": "in u32" if oob else "",
+    }
+
+
+# -- plain copies ---------------------------------------------------------------------------------------------------------
+@instruction(
+    f"cp.async.bulk.{{dst:shared::cta|shared::cluster}}.global.{COUNTED}.{MULTICAST}.{HINT}", needs={"shared::cta": ((8, 6), 90)},
+    to="addr", source="addr", size="in u32", mbar="addr", cta_mask="{ctas}", policy="{policy}",
+    loads="global", stores="shared", derive=_asked, legal=lambda *, dst, multicast, hint: dst != "shared::cta" or not multicast,
+    since=(8, 0), sm=90,
+)  # fmt: skip
+@declare_only
+def bulk_in(lanes: Lanes) -> None:
+    """Copy ``size`` bytes (a multiple of 16) from global to shared memory and count them at an mbarrier."""
+
+
+@instruction(
+    f"cp.async.bulk.shared::cluster.shared::cta.{COUNTED}", to="addr", source="addr", size="in u32", mbar="addr", loads="shared",
+    stores="shared", since=(8, 0), sm=90,
+)  # fmt: skip
+@declare_only
+def bulk_across(lanes: Lanes) -> None:
+    """Copy ``size`` bytes to the shared memory of a block of the cluster and count them at its mbarrier."""
+
+
+@instruction(
+    f"cp.async.bulk.global.shared::cta.bulk_group.{HINT}.{{mask:cp_mask}}?", to="addr", source="addr", size="in u32", policy="{policy}",
+    byte_mask="{bytes}", loads="shared", stores="global", derive=_asked, needs={"cp_mask": ((8, 6), 100)}, since=(8, 0), sm=90,
+)  # fmt: skip
+@declare_only
+def bulk_out(lanes: Lanes) -> None:
+    """Copy ``size`` bytes from shared to global memory, of each sixteen those that the mask has bits for."""
+
+
+@instruction(
+    f"cp.async.bulk.prefetch.L2.global.{HINT}", source="addr", size="in u32", policy="{policy}", derive=_asked, since=(8, 0), sm=90
+)
+def bulk_prefetch(lanes: Lanes, *inputs: Value) -> None:
+    """Nothing: memory would be fetched into a cache."""
+
+
+# -- copies that reduce ---------------------------------------------------------------------------------------------------
+REDUCTIONS = "{op:and|or|xor|add|inc|dec|min|max}"
+_NUMBERS = ("u32", "s32", "u64")
+_ACROSS = {"and": ("b32",), "add": _NUMBERS, "inc": ("u32",), "min": ("u32", "s32")}
+_OUT = {"and": ("b32", "b64"), "add": (*_NUMBERS, "f32", "f64"), "inc": ("u32",), "min": (*_NUMBERS, "s64", "f16", "bf16")}
+_ALIKE = {"or": "and", "xor": "and", "dec": "inc", "max": "min"}
+
+
+def _reduction_legal(table: Mapping[str, tuple[str, ...]], op: str, type: str) -> bool:
+    return type in table[_ALIKE.get(op, op)]
+
+
+@instruction(
+    f"cp.reduce.async.bulk.shared::cluster.shared::cta.{COUNTED}.{REDUCTIONS}.{{type:b32|u32|s32|u64}}", to="addr", source="addr",
+    size="in u32", mbar="addr", loads="shared", stores="shared", legal=lambda *, op, type: _reduction_legal(_ACROSS, op, type),
+    since=(8, 0), sm=90,
+)  # fmt: skip
+@declare_only
+def bulk_reduce_across(lanes: Lanes) -> None:
+    """Combine an array in shared memory into one in the shared memory of a block of the cluster."""
+
+
+@instruction(
+    f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{HINT}.{REDUCTIONS}.{{type:f16|bf16|b32|u32|s32|b64|u64|s64|f32|f64}}", to="addr",
+    source="addr", size="in u32", policy="{policy}", loads="shared", stores="global", derive=_asked,
+    legal=lambda *, hint, op, type: _reduction_legal(_OUT, op, type), since=(8, 0), sm=90,
+)  # fmt: skip
+@declare_only
+def bulk_reduce_out(lanes: Lanes) -> None:
+    """Combine an array in shared memory into one in global memory."""
+
+
+@instruction(
+    f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{HINT}.add.noftz.{{type:f16|bf16}}", to="addr", source="addr", size="in u32",
+    policy="{policy}", loads="shared", stores="global", derive=_asked, since=(8, 0), sm=90,
+)  # fmt: skip
+@declare_only
+def bulk_reduce_half(lanes: Lanes) -> None:
+    """Add an array of halves in shared memory to one in global memory, subnormals kept."""
+
+
+# -- tensors: [map, {coordinates}] ----------------------------------------------------------------------------------------
+_FIRST_OF_MODE = {"im2col": 3, "im2col::w": 3, "im2col::w::128": 3, "im2col_no_offs": 3}
+
+
+def _mode_legal(dim: str, mode: str) -> bool:
+    """im2col has at least three dimensions, gathering and scattering of rows have two."""
+    if mode in ("tile::gather4", "tile::scatter4"):
+        return dim == "2d"
+    return int(dim[0]) >= _FIRST_OF_MODE.get(mode, 1)
+
+
+def _tensor_asked(dim: str, mode: str = "", **flags: str) -> Mapping[str, str]:
+    """The offsets of im2col: one for each dimension but channel and batch, or the halo and the offset of a column."""
+    count = {"im2col": int(dim[0]) - 2, "im2col::w": 2, "im2col::w::128": 2}.get(mode, 0)
+    return {**_asked(**flags), "shift": f"in b16 x{count}" if count else ""}
+
+
+@instruction(
+    f"cp.async.bulk.tensor.{DIMENSIONS}.{{dst:shared::cta|shared::cluster}}.global.{{mode:tile|im2col}}?.{COUNTED}.{MULTICAST}.{HINT}",
+    to="addr", tensor="resource s32", mbar="addr", offsets="{shift}", cta_mask="{ctas}", policy="{policy}", loads="global", stores="shared",
+    derive=_tensor_asked, legal=lambda *, dim, dst, mode, multicast, hint: _mode_legal(dim, mode) and (dst != "shared::cta" or not multicast),
+    since=(8, 0), sm=90,
+)  # fmt: skip
+@declare_only
+def tensor_in(lanes: Lanes) -> None:
+    """Copy a box of a tensor from global to shared memory and count its bytes at an mbarrier."""
+
+
+@instruction(
+    f"cp.async.bulk.tensor.{DIMENSIONS}.{{dst:shared::cta|shared::cluster}}.global."
+    f"{{mode:tile|tile::gather4|im2col|im2col::w|im2col::w::128}}?.{COUNTED}.{MULTICAST}.{{group:cta_group::1|cta_group::2}}?.{HINT}",
+    to="addr", tensor="resource s32", mbar="addr", offsets="{shift}", cta_mask="{ctas}", policy="{policy}", loads="global", stores="shared",
+    derive=_tensor_asked,
+    legal=lambda *, dim, dst, mode, multicast, group, hint: _mode_legal(dim, mode) and (dst != "shared::cta" or not multicast),
+    since=(8, 6), sm=100, specific="f",
+)  # fmt: skip
+@declare_only
+def tensor_in_group(lanes: Lanes) -> None:
+    """As above, rows gathered or convolution columns with a halo; ``cta_group::2`` counts at the mbarrier of a block of the pair."""
+
+
+@instruction(
+    f"cp.async.bulk.tensor.{DIMENSIONS}.global.shared::cta.{{mode:tile|im2col_no_offs}}?.bulk_group.{HINT}", tensor="resource s32",
+    source="addr", policy="{policy}", loads="shared", stores="global", derive=_asked,
+    legal=lambda *, dim, mode, hint: _mode_legal(dim, mode), since=(8, 0), sm=90,
+)  # fmt: skip
+@declare_only
+def tensor_out(lanes: Lanes) -> None:
+    """Copy a box of a tensor from shared to global memory."""
+
+
+@instruction(
+    f"cp.async.bulk.tensor.{{dim:2d}}.global.shared::cta.tile::scatter4.bulk_group.{HINT}", tensor="resource s32", source="addr",
+    policy="{policy}", loads="shared", stores="global", derive=_asked, since=(8, 6), sm=100, specific="f",
+)  # fmt: skip
+@declare_only
+def tensor_scatter(lanes: Lanes) -> None:
+    """Copy four rows from shared memory to rows of a tensor in global memory."""
+
+
+@instruction(
+    f"cp.reduce.async.bulk.tensor.{DIMENSIONS}.global.shared::cta.{REDUCTIONS}.{{mode:tile|im2col_no_offs}}?.bulk_group.{HINT}",
+    tensor="resource s32", source="addr", policy="{policy}", loads="shared", stores="global", derive=_asked,
+    legal=lambda *, dim, op, mode, hint: _mode_legal(dim, mode), since=(8, 0), sm=90,
+)  # fmt: skip
+@declare_only
+def tensor_reduce(lanes: Lanes) -> None:
+    """Combine a box of a tensor in shared memory into the one in global memory."""
+
+
+@instruction(
+    f"cp.async.bulk.prefetch.tensor.{DIMENSIONS}.L2.global.{{mode:tile|im2col}}?.{HINT}", tensor="resource s32", offsets="{shift}",
+    policy="{policy}", derive=_tensor_asked, legal=lambda *, dim, mode, hint: _mode_legal(dim, mode), since=(8, 0), sm=90,
+)  # fmt: skip
+def tensor_prefetch(lanes: Lanes, *inputs: Value) -> None:
+    """Nothing: a box of a tensor would be fetched into a cache."""
+
+
+@instruction(
+    f"cp.async.bulk.prefetch.tensor.{DIMENSIONS}.L2.global.{{mode:tile::gather4|im2col::w|im2col::w::128}}.{HINT}", tensor="resource s32",
+    offsets="{shift}", policy="{policy}", derive=_tensor_asked, legal=lambda *, dim, mode, hint: _mode_legal(dim, mode), since=(8, 6),
+    sm=100, specific="f",
+)  # fmt: skip
+def tensor_prefetch_rows(lanes: Lanes, *inputs: Value) -> None:
+    """Nothing: parts of a tensor would be fetched into a cache."""
+
+
+# -- groups ---------------------------------------------------------------------------------------------------------------
+@instruction("cp.async.bulk.commit_group", since=(8, 0), sm=90)
+@declare_only
+def bulk_commit(lanes: Lanes) -> None:
+    """The thread's bulk copies since the last commit become one group."""
+
+
+@instruction("cp.async.bulk.wait_group.{read}?", n="text", since=(8, 0), sm=90)
+@declare_only
+def bulk_wait(lanes: Lanes) -> None:
+    """Wait until at most ``n`` of the latest groups are unfinished; ``read``: have not read their sources."""
+
+
+# -- several GPUs' memory -------------------------------------------------------------------------------------------------
+@instruction(
+    "multimem.cp.async.bulk.global.shared::cta.bulk_group.{mask:cp_mask}?", to="addr", source="addr", size="in u32", byte_mask="{bytes}",
+    loads="shared", stores="global", derive=_asked, needs={"cp_mask": ((9, 1), 100)}, since=(9, 1), sm=90,
+)  # fmt: skip
+@declare_only
+def multimem_bulk_out(lanes: Lanes) -> None:
+    """As ``cp.async.bulk`` from shared memory, to all memories behind a multimem address."""
+
+
+@instruction(
+    f"multimem.cp.reduce.async.bulk.global.shared::cta.bulk_group.{REDUCTIONS}.{{type:f16|bf16|b32|u32|s32|b64|u64|s64|f32|f64}}",
+    to="addr", source="addr", size="in u32", loads="shared", stores="global",
+    legal=lambda *, op, type: _reduction_legal(_OUT, op, type), since=(9, 1), sm=90,
+)  # fmt: skip
+@declare_only
+def multimem_bulk_reduce(lanes: Lanes) -> None:
+    """As ``cp.reduce.async.bulk``, in all memories behind a multimem address."""
+
+
+@instruction(
+    "multimem.cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.{type:f16|bf16}", to="addr", source="addr", size="in u32",
+    loads="shared", stores="global", since=(9, 1), sm=90,
+)  # fmt: skip
+@declare_only
+def multimem_bulk_reduce_half(lanes: Lanes) -> None:
+    """As ``cp.reduce.async.bulk.add.noftz``, in all memories behind a multimem address."""

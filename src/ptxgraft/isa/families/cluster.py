@@ -1,0 +1,60 @@
+"""Blocks of a cluster, and launches that are taken over (PTX ISA manual, "mapa", "getctarank", "clusterlaunchcontrol").
+
+Invariant: an address of ``shared::cluster`` is one of shared memory.
+"""
+
+from __future__ import annotations
+
+from ptxgraft.isa.lanes import Lanes
+from ptxgraft.isa.table import declare_only, instruction
+
+
+@instruction("mapa.{space:shared::cluster}?.{type:u32|u64}", d="out {type}", a="in {type}", b="in u32", since=(7, 8), sm=90)
+@declare_only
+def mapa(lanes: Lanes) -> None:
+    """d = the address in block ``b`` of the cluster that belongs to the shared address ``a``."""
+
+
+@instruction("getctarank.{space:shared::cluster}?.{type:u32|u64}", d="out u32", a="in {type}", since=(7, 8), sm=90)
+@declare_only
+def getctarank(lanes: Lanes) -> None:
+    """d = the number in the cluster of the block whose shared memory ``a`` lies in."""
+
+
+CANCEL = "clusterlaunchcontrol.try_cancel.async.{space:shared::cta}?.mbarrier::complete_tx::bytes"
+
+
+@instruction(f"{CANCEL}.b128", a="addr", mbar="addr", stores="shared", since=(8, 6), sm=100)
+@declare_only
+def try_cancel(lanes: Lanes) -> None:
+    """Ask for a cluster that has not started, to do its work here; the answer comes to [a] and is counted at the mbarrier."""
+
+
+@instruction(f"{CANCEL}.multicast::cluster::all.b128", a="addr", mbar="addr", stores="shared", since=(8, 6), sm=100, specific="f")
+@declare_only
+def try_cancel_all(lanes: Lanes) -> None:
+    """As above, with the answer to every block of the cluster."""
+
+
+QUERY = "clusterlaunchcontrol.query_cancel"
+
+
+@instruction(f"{QUERY}.is_canceled.pred.b128", p="out pred", response="in b128", since=(8, 6), sm=100)
+@declare_only
+def is_canceled(lanes: Lanes) -> None:
+    """p = did ``try_cancel`` get a cluster?"""
+
+
+@instruction(f"{QUERY}.get_first_ctaid.v4.b32.b128", d="out b32 x4", response="in b128", since=(8, 6), sm=100)
+@declare_only
+def get_first_ctaid(lanes: Lanes) -> None:
+    """d = the position of the first block of that cluster; the fourth element is undefined."""
+
+
+@instruction(
+    f"{QUERY}.{{part:get_first_ctaid::x|get_first_ctaid::y|get_first_ctaid::z}}.b32.b128", d="out b32", response="in b128", since=(8, 6),
+    sm=100,
+)  # fmt: skip
+@declare_only
+def get_first_ctaid_part(lanes: Lanes) -> None:
+    """d = one coordinate of the position."""

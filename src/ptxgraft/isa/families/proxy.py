@@ -1,0 +1,69 @@
+"""Fences between the ways to memory, and tensor maps (PTX ISA manual, "membar, fence", "tensormap.replace", "tensormap.cp_fenceproxy").
+
+Invariant: fences order memory, which is in order already. A tensor map is 128 bytes that only hardware reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ptxgraft.isa.lanes import Lanes, Value
+from ptxgraft.isa.table import declare_only, instruction
+
+SCOPE = "{scope:cta|cluster|gpu|sys}"
+RESTRICTED = "{order:acquire.sync_restrict::shared::cluster|release.sync_restrict::shared::cta}"
+
+
+@instruction("fence.acquire.sync_restrict::shared::cluster.cluster", since=(8, 6), sm=90)
+@instruction("fence.release.sync_restrict::shared::cta.cluster", since=(8, 6), sm=90)
+@instruction("fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster", since=(8, 6), sm=90)
+@instruction("fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster", since=(8, 6), sm=90)
+@instruction(f"fence.proxy.tensormap::generic.release.{SCOPE}", since=(8, 3), sm=90)
+@instruction("fence.proxy.{kind:async.global|async.shared::cta|async.shared::cluster}", since=(8, 0), sm=90)
+def fence(lanes: Lanes) -> None:
+    """Nothing: memory is in order."""
+
+
+@instruction(f"fence.proxy.tensormap::generic.acquire.{SCOPE}", a="addr", size="text", since=(8, 3), sm=90)
+def fence_tensormap(lanes: Lanes, a: Value, size: Value) -> None:
+    """Nothing: memory is in order."""
+
+
+@instruction(
+    f"tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{SCOPE}.sync.aligned", to="addr", source="addr", size="text",
+    loads="shared", stores="global", convergent=True, since=(8, 3), sm=90,
+)  # fmt: skip
+@declare_only
+def cp_fenceproxy(lanes: Lanes) -> None:
+    """Copy a tensor map of 128 bytes and fence it."""
+
+
+_FIELDS = {
+    "global_address": "in b64", "rank": "in b32", "box_dim": "in b32", "global_dim": "in b32", "global_stride": "in b64",
+    "element_stride": "in b32", "elemtype": "text", "interleave_layout": "text", "swizzle_mode": "text", "swizzle_atomicity": "text",
+    "fill_mode": "text",
+}  # fmt: skip
+_BY_DIMENSION = ("box_dim", "global_dim", "global_stride", "element_stride")
+
+
+def _field(*, field: str, **rest: str) -> Mapping[str, str]:
+    return {"value": _FIELDS[field], "ordinal": "text" if field in _BY_DIMENSION else ""}
+
+
+def _field_legal(*, field: str, type: str, **rest: str) -> bool:
+    return (type == "b64") == (_FIELDS[field] == "in b64")
+
+
+for _names, _since, _sm, _specific in (
+    ([name for name in _FIELDS if name != "swizzle_atomicity"], (8, 3), 90, "a"),
+    (["swizzle_atomicity"], (8, 6), 100, "f"),
+):
+
+    @instruction(
+        f"tensormap.replace.tile.{{field:{'|'.join(_names)}}}.{{space:global|shared::cta}}?.b1024.{{type:b32|b64}}", a="addr",
+        dimension="{ordinal}", value="{value}", loads="{space}", stores="{space}", derive=_field, legal=_field_legal, since=_since, sm=_sm,
+        specific=_specific,
+    )  # fmt: skip
+    @declare_only
+    def tensormap_replace(lanes: Lanes) -> None:
+        """Change one field of the tensor map at [a]."""

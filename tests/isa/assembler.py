@@ -1,0 +1,73 @@
+"""ptxas as a judge of spellings: which statements of a list it refuses, for which target, and why.
+
+Invariant: a statement is judged alone; every statement of a list is looked at, whatever the ones before it did.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+PROLOGUE = """
+.address_size 64
+.global .texref tex_; .global .surfref srf_; .shared .align 128 .b8 shm_[1024];
+.func callee_() { ret; }
+.visible .entry k(.param .u64 k_param_0)
+{
+.reg .pred %p<99>; .reg .b8 %b<99>; .reg .b16 %h<99>; .reg .b32 %r<999>; .reg .b64 %d<99>; .reg .b128 %q<99>; .reg .f32 %f<999>;
+.reg .f64 %g<99>;
+"""
+EPILOGUE = """
+frobnicate.b32 %r0, %r1;
+L_:
+ret;
+}
+"""
+"""The unknown instruction keeps ptxas from generating code: it stops after looking at every statement."""
+
+
+def _ptxas() -> str | None:
+    nvidia = Path(pytest.__file__).parents[1] / "nvidia"
+    wheel = next(iter(sorted(nvidia.glob("*/bin/ptxas"))), None)
+    return str(wheel) if wheel else shutil.which("ptxas")
+
+
+PTXAS = _ptxas()
+needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (dev extra: nvidia-cuda-nvcc)")
+
+
+def version() -> tuple[int, int]:
+    """The newest PTX version that the ptxas found takes: release 13.n takes 9.n."""
+    assert PTXAS is not None
+    shown = subprocess.run([PTXAS, "--version"], capture_output=True, text=True, check=True).stdout
+    match = re.search(r"release (\d+)\.(\d+)", shown)
+    assert match, shown
+    return int(match[1]) - 4, int(match[2])
+
+
+def targets() -> list[str]:
+    """The real targets that the ptxas found compiles for, oldest first: ``75``, ``90a``, ``100f`` and so on."""
+    assert PTXAS is not None
+    shown = subprocess.run([PTXAS, "--help"], capture_output=True, text=True, check=True).stdout
+    return sorted(set(re.findall(r"'sm_(\d+[af]?)'", shown)), key=lambda t: (int(t.rstrip("af")), t))
+
+
+def refused(statements: Sequence[str], target: str, folder: Path) -> dict[int, str]:
+    """The messages of ptxas by statement index. Each statement must be one line."""
+    assert PTXAS is not None
+    head = f".version {'.'.join(map(str, version()))}\n.target sm_{target}{PROLOGUE}"
+    source = folder / f"k_{target}.ptx"
+    source.write_text(head + "\n".join(statements) + EPILOGUE)
+    done = subprocess.run(
+        [PTXAS, f"-arch=sm_{target}", str(source), "-o", str(folder / "k.o")], capture_output=True, text=True, check=False
+    )
+    found: dict[int, str] = {}
+    for line, message in re.findall(r"line (\d+); error\s*: (.*)", done.stdout + done.stderr):
+        found.setdefault(int(line) - head.count("\n") - 1, message)
+    assert found.pop(len(statements), None), f"ptxas did not look at the last statement: {(done.stdout + done.stderr)[-600:]}"
+    return found
