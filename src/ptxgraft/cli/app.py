@@ -1,22 +1,85 @@
 """The command line: verbs, and how errors leave the process.
 
-Invariant: an error of ``ptxgraft.errors`` is one message and its exit code, never a traceback.
+Invariant: an error of ``ptxgraft.errors`` is one message and its exit code, never a traceback; so is a wrong command line.
 """
 
 from __future__ import annotations
 
+import io
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ptxgraft import __version__
 from ptxgraft.cli import bisect, cut, demo, diff, doctor, ls, probe, replay, run, show, spec, verify
-from ptxgraft.cli.console import note
+from ptxgraft.cli.console import complain, note, silence
 from ptxgraft.errors import PtxgraftError
+
+BAD_INPUT, STOPPED = 2, 130
+
+WRONG_LINE: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+"""What the option parser raises. Which module it lives in depends on Typer's version."""
+
+
+class Verbs(TyperGroup):
+    """All verbs, with errors turned into messages and exit codes."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run a verb; ends the process with its exit code, or gives the code when not ``standalone_mode``."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # a name that the terminal's encoding lacks
+        parent = super().main
+        code = exit_code(lambda: parent(*args, standalone_mode=False, **extra))
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+def exit_code(verb: Callable[[], Any]) -> int:
+    """Run a verb to its end and say how it ended."""
+    try:
+        code = verb()
+        sys.stdout.flush()
+    except PtxgraftError as error:
+        complain(error)
+        return error.exit_code
+    except WRONG_LINE as error:
+        return _wrong_line(error)
+    except BrokenPipeError:
+        silence()
+        return 0
+    except OSError as error:
+        note(f"ptxgraft: {error.filename + ': ' if error.filename else ''}{error.strerror or error}")
+        return BAD_INPUT
+    except MemoryError as error:
+        note(f"ptxgraft: not enough memory: {error}" if str(error) else "ptxgraft: not enough memory")
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        code = STOPPED
+    if code == STOPPED:
+        note("ptxgraft: stopped")
+    return code if isinstance(code, int) else 0
+
+
+def _wrong_line(error: Any) -> int:
+    """A command line that the option parser refuses, in one line. Without a verb the help is shown."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return BAD_INPUT
+    path = context.command_path if context is not None else "ptxgraft"
+    message = " ".join(error.format_message().split()).rstrip(".")
+    note(f"{path}: {message}; `{path} --help` shows what there is")
+    return BAD_INPUT
+
 
 app = typer.Typer(
     name="ptxgraft",
+    cls=Verbs,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -38,6 +101,11 @@ def options(
     """Verbs work on PTX files and on captures of kernel launches. `ptxgraft demo -o DIR` shows them all on a real kernel."""
 
 
+def _unwrapped(text: str) -> str:
+    """A docstring with each paragraph on one line: the help wraps it to the terminal."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
 for verb in (
     demo.demo,
     ls.ls,
@@ -52,20 +120,10 @@ for verb in (
     bisect.bisect,
     doctor.doctor,
 ):
-    app.command()(verb)
+    text = _unwrapped(verb.__doc__ or "")
+    app.command(help=text, short_help=text.split(". ")[0].rstrip(".") + ".")(verb)
 
 
 def main() -> None:
-    """The process: run a verb, turn errors into messages and exit codes."""
-    try:
-        app()
-    except PtxgraftError as error:
-        note(f"ptxgraft: {error}")
-        if error.place is not None and error.place.source:
-            note(error.place.caret())
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.exit(0)
-    except KeyboardInterrupt:
-        note("ptxgraft: stopped")
-        sys.exit(130)
+    """The process: run a verb and exit with its code."""
+    app(prog_name="ptxgraft")

@@ -12,7 +12,6 @@ from ptxgraft.cli.verify import GraftFile, OriginalFile
 from ptxgraft.report import bisection_view
 from ptxgraft.text import Document
 from ptxgraft.verify import bisect as bisect_launch
-from ptxgraft.verify import document_of
 
 
 def bisect(
@@ -28,14 +27,14 @@ def bisect(
     """Probe original and graft at every stage (a, p0, p1, ..., out), run both on a recorded launch, and name the first stage, register, block, warp
     and lane that differ.
 
-    Exit code 0 when no stage differs, 1 when one does.
+    Exit code 0 when neither a stage nor an output differs, else 1.
 
     Example: ptxgraft bisect demo-out/frame.ptxcap --launch enc4 --graft demo-out/enc4-wrong.ptx
     """
     recorded = pick_launch(capture.open_capture(cap), launch)
-    first = Document.read(original) if original is not None else document_of(recorded)
-    wanted = [s.strip() for s in stages.split(",")] if stages else None
+    first = Document.read(original) if original is not None else None
+    wanted = [s.strip() for s in stages.split(",")] if stages is not None else None
     found = bisect_launch(recorded, Document.read(graft), first, stages=wanted, engine=engine, profile=profile)
     show(bisection_view(found), found, json)
-    if found.stage is not None:
-        raise typer.Exit(1)
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)

@@ -1,31 +1,52 @@
-"""What verbs share: where output goes, how files are written, how arguments are read.
+"""What verbs share: where output goes, and how options that several have are read.
 
-Invariant: with ``--json`` exactly one JSON document goes to standard output and everything else to standard error; a file is written whole or not at all.
+Invariant: with ``--json`` exactly one JSON document goes to standard output and everything else to standard error; what is printed holds no control
+characters of an input.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import tempfile
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ptxgraft import capture
-from ptxgraft.errors import UsageError
+from ptxgraft.errors import PtxgraftError, SourceError, SourceErrors, UsageError
 from ptxgraft.isa.numerics import PROFILES
-from ptxgraft.report import plain
+from ptxgraft.report import make_folder, plain, write_file
+from ptxgraft.run import DEFAULT_PROFILE, ENGINES
+from ptxgraft.run.execution import check_choice
 
-OUT = Console(soft_wrap=not os.isatty(1))
-ERR = Console(stderr=True, soft_wrap=not os.isatty(2))
+__all__ = [
+    "CapturePath", "EngineName", "EntryName", "JsonFlag", "LaunchName", "ProfileName", "PtxFile", "check_capture_target", "complain", "make_folder", "note",
+    "pick_launch", "progress", "show", "silence", "triple", "whole_number", "write_file",
+]  # fmt: skip
+
+PIPE_WIDTH = 1 << 16
+"""Columns of a pipe: nothing is folded there."""
+
+MOST_ERRORS = 20
+"""Errors of one input that are shown; of more, their number."""
+
+SHOWN_SOURCE = 120
+"""Columns of a source line that are shown around a caret."""
+
+
+def _choice(what: str, known: list[str]) -> Callable[[str], str]:
+    def check(given: str) -> str:
+        check_choice(what, given, known)
+        return given
+
+    return check
+
 
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on standard output; everything else goes to standard error.")
@@ -46,92 +67,136 @@ LaunchName = Annotated[
         show_default=False,
     ),
 ]
-EngineName = Annotated[str, typer.Option("--engine", help="CPU engine: warp (compiled) or numpy (the reference).")]
-ProfileName = Annotated[str, typer.Option("--profile", help=f"Whose bits are wanted: {', '.join(PROFILES)}.")]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="CPU engine: warp (compiled) or numpy (the reference).", callback=_choice("engine", list(ENGINES)))
+]
+ProfileName = Annotated[
+    str, typer.Option("--profile", help=f"Whose bits are wanted: {', '.join(PROFILES)}.", callback=_choice("profile", list(PROFILES)))
+]
+assert DEFAULT_PROFILE in PROFILES
+
+
+# -- output -------------------------------------------------------------------------------------------------------------------
+
+
+class _Quiet(Console):
+    """A console whose reader may go away: the verb goes on, so that its exit code still says what it found."""
+
+    def on_broken_pipe(self) -> None:
+        silence()
+
+
+def _console(stderr: bool = False) -> Console:
+    made = _Quiet(stderr=stderr)
+    return made if made.is_terminal else _Quiet(stderr=stderr, width=PIPE_WIDTH)
+
+
+def silence() -> None:
+    """Nobody reads standard output any more: send what is still to come, and what Python flushes at its end, nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def show(renderable: RenderableType, data: Any, as_json: bool) -> None:
     """A verb's result: for people, or as the one JSON document."""
     if as_json:
-        print(json.dumps(plain(data), indent=1, allow_nan=False, default=str))
-    else:
-        OUT.print(renderable)
+        _write(json.dumps(plain(data), indent=1, allow_nan=False) + "\n")
+        return
+    console = _console()
+    if console.is_terminal:
+        console.print(renderable)
+        return
+    with console.capture() as captured:
+        console.print(renderable)
+    _write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence()
 
 
 def note(text: str) -> None:
     """A line beside the result, on standard error."""
-    ERR.print(text, highlight=False, markup=False)
+    _console(stderr=True).print(_printable(text), highlight=False, markup=False)
 
 
-def write_file(path: Path, data: bytes | str) -> None:
-    """Write a file by a temporary name beside it and a rename. UsageError when the folder is missing or cannot be written."""
-    raw = data.encode() if isinstance(data, str) else data
-    try:
-        handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(raw)
-        os.chmod(partial, 0o644)
-        os.replace(partial, path)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        Path(partial).unlink(missing_ok=True)
+def complain(error: PtxgraftError) -> None:
+    """An error as people see it: one line each, and the source line with a caret where there is one."""
+    errors: list[SourceError] | list[PtxgraftError] = error.errors if isinstance(error, SourceErrors) else [error]
+    for each in errors[:MOST_ERRORS]:
+        note(f"ptxgraft: {each}")
+        if each.place is not None and each.place.source:
+            note(_caret(each.place.source, each.place.column))
+    if len(errors) > MOST_ERRORS:
+        note(f"ptxgraft: and {len(errors) - MOST_ERRORS} more errors")
 
 
-def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays by name as a compressed .npz file."""
-    stream = io.BytesIO()
-    np.savez_compressed(stream, **arrays)
-    write_file(path, stream.getvalue())
+def _caret(source: str, column: int) -> str:
+    """A source line with a caret under a 1-based column; of a long line, the part around it."""
+    start = max(0, column - 1 - SHOWN_SOURCE // 2) if len(source) > SHOWN_SOURCE else 0
+    shown = source[start : start + SHOWN_SOURCE]
+    lead = "".join("\t" if c == "\t" else " " * len(_printable(c)) for c in shown[: column - 1 - start])
+    return f"  {_printable(shown)}\n  {lead}^"
 
 
-def make_folder(path: Path) -> Path:
-    """The folder, made when it is not there. UsageError when something else stands in its place."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot make the folder {path}: {error.strerror}") from error
-    return path
-
-
-def pick_launch(opened: capture.Capture, name: str | None) -> capture.Launch:
-    """The launch a user named, or the only one."""
-    if name is not None:
-        return opened.launch(int(name) if name.isdigit() else name)
-    if len(opened.launches) == 1:
-        return opened.launches[0]
-    if not opened.launches:
-        raise opened.problems[0] if opened.problems else UsageError("the capture holds no launch")
-    known = ", ".join(f"{launch.seq} ({launch.kernel})" for launch in opened.launches[:8])
-    raise UsageError(f"the capture holds {len(opened.launches)} launches", hint=f"name one with --launch: {known}")
-
-
-def triple(text: str, what: str) -> tuple[int, int, int]:
-    """``32,1,4`` or ``32x1x4`` or ``32`` as three extents."""
-    try:
-        numbers = [int(t) for t in text.replace("x", ",").split(",")]
-    except ValueError:
-        numbers = []
-    if not 1 <= len(numbers) <= 3 or min(numbers) < 1:
-        raise UsageError(f"{what} {text!r} is not one to three positive numbers", hint="write 32,1,4")
-    x, y, z = (*numbers, 1, 1)[:3]
-    return x, y, z
+def _printable(text: str) -> str:
+    """Text with everything escaped that a terminal might obey."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextmanager
 def progress(title: str, total: int | None, quiet: bool = False) -> Iterator[Any]:
     """A progress bar on a terminal's standard error; silent in a pipe. Yields ``advance(text)``."""
-    if quiet or not ERR.is_terminal:
+    console = _console(stderr=True)
+    if quiet or not console.is_terminal:
         yield lambda text="": None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=ERR, transient=True) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=total)
 
         def advance(text: str = "") -> None:
             bar.update(task, advance=1, description=f"{title}: {text}" if text else title)
 
         yield advance
+
+
+# -- input --------------------------------------------------------------------------------------------------------------------
+
+
+def pick_launch(opened: capture.Capture, name: str | None) -> capture.Launch:
+    """The launch a user named, or the only one."""
+    if name is not None:
+        number = whole_number(name)
+        return opened.launch(name if number is None else number)
+    if len(opened.launches) == 1 and not opened.bad:
+        return opened.launches[0]
+    if not opened.launches:
+        raise opened.problems[0] if opened.problems else UsageError(f"{opened.path} holds no launch")
+    known = ", ".join(f"{launch.seq} ({launch.kernel})" for launch in opened.launches[:8])
+    raise UsageError(f"{opened.path} holds {len(opened.launches) + len(opened.bad)} launches", hint=f"name one with --launch: {known}")
+
+
+def whole_number(text: str) -> int | None:
+    """``text`` as a number of at most 18 decimal digits, None when it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
+def triple(text: str, what: str) -> tuple[int, int, int]:
+    """``32,1,4`` or ``32x1x4`` or ``32`` as three extents."""
+    numbers = [whole_number(t.strip()) for t in text.replace("x", ",").split(",")]
+    if len(numbers) > 3 or not all(numbers):
+        raise UsageError(f"{what} {text!r} is not one to three positive numbers", hint="write 32,1,4")
+    x, y, z = ([n for n in numbers if n] + [1, 1])[:3]
+    return x, y, z
+
+
+def check_capture_target(path: Path) -> None:
+    """Raise ``UsageError`` when no capture can be written at ``path``: to be asked before long work, not after it."""
+    if not path.parent.is_dir():
+        raise UsageError(f"cannot write {path}: there is no folder {path.parent}")
+    if (path.exists() or path.is_symlink()) and not (path / "capture.json").is_file():
+        raise UsageError(f"cannot write {path}: it is there and is no capture", hint="name another place, or remove it")

@@ -10,12 +10,12 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from ptxgraft.cli.console import EntryName, JsonFlag, PtxFile, make_folder, show, triple, write_file
+from ptxgraft.cli.console import EntryName, JsonFlag, PtxFile, show, triple, whole_number
 from ptxgraft.cli.modules import pick_entry
-from ptxgraft.errors import UsageError
+from ptxgraft.errors import SourceError, UsageError
 from ptxgraft.graft import Body, Cut, assemble, find_ptxas, function_body, identity_body, text_body
 from ptxgraft.graft import cut as make_cut
-from ptxgraft.report import plain
+from ptxgraft.report import file_stem, make_folder, plain, write_files
 from ptxgraft.text import Document
 
 
@@ -60,14 +60,12 @@ def cut(
     shape = triple(block, "block") if block is not None else None
     made = make_cut(document, name, _region(region), style=style, body=_body(body), callee=callee, block=shape)
     files = write_cut(made, make_folder(output))
-    log = _checked(made) if check else "not checked"
-    line = Text(
-        f"{name}: lines {made.region.first_line} to {made.region.last_line} cut, style {style}; {len(made.abi.live_in)} live in, {len(made.abi.live_out)} live out"
-    )
+    log, assembles = _assembled(made) if check else ("not checked", None)
+    head = f"{name}: lines {made.region.first_line} to {made.region.last_line} cut, style {style}; "
     parts = [
-        line,
+        Text(head + f"{len(made.abi.live_in)} live in, {len(made.abi.live_out)} live out"),
         *(Text(f"note: {n}", style="yellow") for n in made.notes),
-        Text(f"ptxas: {log}"),
+        Text(f"ptxas: {log}", style="red" if assembles is False else ""),
         *(Text(f"wrote {p}") for p in files.values()),
     ]
     data = {
@@ -78,18 +76,23 @@ def cut(
         "callee": made.callee,
         "notes": made.notes,
         "ptxas": log,
+        "assembles": assembles,
         "files": files,
     }
     show(Group(*parts), data, json)
+    if assembles is False:
+        raise typer.Exit(SourceError.exit_code)
 
 
 def _region(text: str | None) -> str | tuple[int, int] | None:
+    """Two line numbers as such; anything else is for ``cut`` to read or refuse."""
     if text is None or not text[:1].isdigit():
         return text
     first, _, last = text.partition("-")
-    if not (first.isdigit() and (last or first).isdigit()):
+    numbers = whole_number(first.strip()), whole_number((last or first).strip())
+    if numbers[0] is None or numbers[1] is None:
         raise UsageError(f"region {text!r} is not FIRST-LAST", hint="write 'phase 3', 'phases 3-5' or two line numbers, 120-340")
-    return int(first), int(last or first)
+    return numbers[0], numbers[1]
 
 
 def _body(text: str | None) -> Body | None:
@@ -98,36 +101,38 @@ def _body(text: str | None) -> Body | None:
     if text == "identity":
         return identity_body()
     path, _, name = text.rpartition(":")
-    if path and name.isidentifier():
+    if path and not Path(text).exists():
         return function_body(Document.read(Path(path)), name)
     try:
-        return text_body(Path(text).read_text())
+        return text_body(Path(text).read_bytes().decode())
     except OSError as error:
         raise UsageError(f"cannot read the body {text}: {error.strerror}", hint="give identity, a file, or FILE:NAME") from error
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{text}: byte {error.start} is no UTF-8, so this is no PTX text") from error
 
 
 def write_cut(made: Cut, folder: Path) -> dict[str, Path]:
-    """Write all files of a cut into ``folder``; their paths by kind."""
-    stem = f"{made.entry}-{made.style}"
-    files: dict[str, tuple[Path, bytes | str]] = {
-        "ptx": (folder / f"{stem}.ptx", made.text),
-        "spec_markdown": (folder / f"{made.entry}-spec.md", made.spec_markdown),
-        "spec_json": (folder / f"{made.entry}-spec.json", json_text.dumps(plain(made.spec_json), indent=1)),
+    """Write all files of a cut into ``folder``, all or none; their paths by kind."""
+    entry = file_stem(made.entry)
+    stem = f"{entry}-{made.style}"
+    texts: dict[str, tuple[str, bytes | str]] = {
+        "ptx": (f"{stem}.ptx", made.text),
+        "spec_markdown": (f"{entry}-spec.md", made.spec_markdown),
+        "spec_json": (f"{entry}-spec.json", json_text.dumps(plain(made.spec_json), indent=1)),
+        "declaration": (f"{stem}-declaration.ptx", made.declaration),
+        "skeleton_cuda": (f"{stem}-skeleton.cu", made.skeletons.get("cuda", "")),
+        "skeleton_hip": (f"{stem}-skeleton.hip.cpp", made.skeletons.get("hip", "")),
     }
-    if made.declaration:
-        files["declaration"] = (folder / f"{stem}-declaration.ptx", made.declaration)
-    for language, suffix in (("cuda", ".cu"), ("hip", ".hip.cpp")):
-        if made.skeletons.get(language):
-            files[f"skeleton_{language}"] = (folder / f"{stem}-skeleton{suffix}", made.skeletons[language])
-    for path, data in files.values():
-        write_file(path, data)
-    return {kind: path for kind, (path, _) in files.items()}
+    files = {kind: folder / name for kind, (name, text) in texts.items() if text}
+    write_files({path: texts[kind][1] for kind, path in files.items()})
+    return files
 
 
-def _checked(made: Cut) -> str:
+def _assembled(made: Cut) -> tuple[str, bool | None]:
+    """What ptxas says of the new module, and whether it takes it (None: nobody asked it)."""
     if find_ptxas() is None:
-        return "not found, the result was not assembled"
+        return "not found, the result was not assembled", None
     result = assemble(made.text)
     if result.ok:
-        return "assembles" + (" (relocatable: the callee is declared only)" if result.relocatable else "")
-    return "FAILS\n" + result.log
+        return "assembles" + (" (relocatable: the callee is declared only)" if result.relocatable else ""), True
+    return f"refuses the result\n{result.log}", False

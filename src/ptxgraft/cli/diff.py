@@ -10,7 +10,7 @@ import typer
 from ptxgraft import capture
 from ptxgraft.cli.console import JsonFlag, LaunchName, pick_launch, show
 from ptxgraft.report import verdict_view
-from ptxgraft.verify import compare, recorded_outputs
+from ptxgraft.verify import VALUES, compare, recorded_outputs
 
 Tolerance = Annotated[
     float | None,
@@ -20,6 +20,9 @@ Tolerance = Annotated[
         show_default=False,
     ),
 ]
+Values = Annotated[
+    str, typer.Option("--values", help=f"What buffers hold, for --tolerance: {', '.join(VALUES)}. Images are read by their format.")
+]
 
 
 def diff(
@@ -27,6 +30,7 @@ def diff(
     b: Annotated[Path, typer.Argument(metavar="CAP_B", help="The capture to judge.", show_default=False)],
     launch: LaunchName = None,
     tolerance: Tolerance = None,
+    values: Values = "f32",
     json: JsonFlag = False,
 ) -> None:
     """Compare the state after one launch in two captures, byte for byte. Exit code 0 same, 1 differs, 2 not comparable.
@@ -34,7 +38,7 @@ def diff(
     Example: ptxgraft diff before.ptxcap after.ptxcap --launch enc4
     """
     first, second = (pick_launch(capture.open_capture(path), launch) for path in (a, b))
-    verdict = compare(recorded_outputs(first), recorded_outputs(second), tolerance=tolerance)
+    verdict = compare(recorded_outputs(first), recorded_outputs(second), tolerance=tolerance, values=values)
     show(verdict_view(verdict), verdict, json)
     if verdict.exit_code:
         raise typer.Exit(verdict.exit_code)

@@ -17,7 +17,7 @@ from ptxgraft.graft import find_nvcc, find_ptxas
 from ptxgraft.isa import ENTRIES
 from ptxgraft.isa.numerics import PROFILES
 from ptxgraft.lower.jit import host
-from ptxgraft.report import table
+from ptxgraft.report import Listing
 from ptxgraft.run.cache import default_directory
 
 
@@ -29,7 +29,7 @@ def doctor(json: JsonFlag = False) -> None:
     executors, targets, profiles, tools = _executors(), _targets(), _profiles(), _tools()
     views = []
     for title, rows in (("executors", executors), ("targets", targets), ("numerics profiles", profiles), ("tools", tools)):
-        view = table("name", "available", "why", title=title)
+        view = Listing("name", "available", "why", title=title)
         for name, row in rows.items():
             view.add_row(name, "yes" if row["available"] else "no", row["why"])
         views += [view, Text()]

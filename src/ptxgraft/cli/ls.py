@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
-from ptxgraft.cli.console import JsonFlag, PtxFile, show
-from ptxgraft.isa import bind
-from ptxgraft.isa.program import parameter_layout
-from ptxgraft.report import table
-from ptxgraft.text import Document
+import typer
+
+from ptxgraft.cli.console import JsonFlag, PtxFile, complain, show
+from ptxgraft.errors import SourceError, UsageError
+from ptxgraft.isa import bind, parameter_layout
+from ptxgraft.report import Listing
+from ptxgraft.text import Document, Function
 
 
 def ls(file: PtxFile, json: JsonFlag = False) -> None:
     """List a module's entries: parameters, statements, tensor-core instructions, and what the instruction table does not know.
 
+    Statements of functions that an entry calls count once for each call. Exit code 2 when an entry is wrong; the others are listed all the same.
+
     Example: ptxgraft ls kernel.ptx
     """
     document = Document.read(file)
-    rows = []
+    if not document.entries:
+        raise UsageError(f"{file} defines no entry")
+    rows, wrong = [], []
     for entry in document.entries:
-        program = bind(document, entry.name)
-        params = [{"name": n, "type": t, "offset": o, "size": s} for n, t, o, s, _, _ in parameter_layout(entry)]
-        rows.append(
-            {
-                "name": entry.name,
-                "line": document.line(entry.start),
-                "params": params,
-                "statements": len(program.instructions) - 1,
-                "mma": sum(i.form is not None and i.form.tensor for i in program.instructions),
-                "unknown": sorted({i.statement.opcode for i in program.unknown}),
-            }
-        )
-    view = table("entry", ">line", ">parameters", ">bytes", ">statements", ">mma", "not in the instruction table")
+        try:
+            rows.append(_row(document, entry))
+        except SourceError as error:
+            wrong.append(error)
+    view = Listing(">line", ">parameters", ">bytes", ">statements", ">mma", "+not in the instruction table", "entry")
     for r in rows:
         size = max((p["offset"] + p["size"] for p in r["params"]), default=0)
         counts = (str(r["line"]), str(len(r["params"])), str(size), str(r["statements"]), str(r["mma"]))
-        view.add_row(r["name"], *counts, ", ".join(r["unknown"]) or "-")
-    data = {"file": str(file), "version": list(document.version), "target": list(document.target), "entries": rows}
+        view.add_row(*counts, ", ".join(r["unknown"]) or "-", r["name"])
+    data = {"file": str(file), "version": document.version, "target": document.target, "entries": rows, "errors": [str(e) for e in wrong]}
     show(view, data, json)
+    for error in wrong:
+        complain(error)
+    if wrong:
+        raise typer.Exit(SourceError.exit_code)
+
+
+def _row(document: Document, entry: Function) -> dict:
+    program = bind(document, entry.name)
+    return {
+        "name": entry.name,
+        "line": document.line(entry.start),
+        "params": [{"name": n, "type": t, "offset": o, "size": s} for n, t, o, s, _, _ in parameter_layout(entry)],
+        "statements": len(program.instructions) - 1,  # without the end of the body
+        "mma": sum(i.form is not None and i.form.tensor for i in program.instructions),
+        "unknown": sorted({i.statement.opcode for i in program.unknown}),
+    }

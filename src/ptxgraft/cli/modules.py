@@ -22,7 +22,8 @@ def pick_entry(document: Document, name: str | None) -> str:
         return names[0]
     if not names:
         raise UsageError(f"{document.name} defines no entry")
-    raise UsageError(f"{document.name} defines {len(names)} entries", hint=f"name one with --entry: {', '.join(names[:8])}")
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    raise UsageError(f"{document.name} defines {len(names)} entries", hint=f"name one with --entry: {shown}")
 
 
 def open_entry(path: Path, name: str | None) -> tuple[Document, Flow]:

@@ -20,17 +20,18 @@ from ptxgraft.cli.console import (
     PtxFile,
     note,
     pick_launch,
-    save_arrays,
     show,
-    write_file,
+    whole_number,
 )
 from ptxgraft.cli.modules import pick_entry
 from ptxgraft.errors import UsageError
 from ptxgraft.graft import Probe
 from ptxgraft.graft import probe as make_probe
-from ptxgraft.report import table
+from ptxgraft.report import Listing, arrays_file, check_target, write_file
 from ptxgraft.text import Document
-from ptxgraft.verify import Oracle, compare, consult, document_of, replay
+from ptxgraft.verify import Oracle, Readings, Verdict, compare, consult, replay
+
+SHOWN_LANES = 4
 
 
 def probe(
@@ -67,70 +68,73 @@ def probe(
     json: JsonFlag = False,
 ) -> None:
     """Make an oracle: the kernel with a debug store of chosen registers at one place. With --run, run it and show what the registers held; every other
-    output is compared with an unprobed run and must be the same.
+    output is compared with an unprobed run and must be the same (else exit code 1).
 
     Example: ptxgraft probe enc4.ptx -e enc4 --at p3 --run demo-out/frame.ptxcap --save p3.npz
     """
+    if output is None and run is None:
+        raise UsageError("a probe needs somewhere to go", hint="write the module with -o FILE, or run it with --run CAP")
+    if run is not None and argument is not None:
+        raise UsageError("--run needs a probe with its own buffer", hint="leave --argument out")
+    if save is not None and run is None:
+        raise UsageError("--save needs values to save", hint="run the probe with --run CAP")
+    for target in (output, save):
+        if target is not None:
+            check_target(target)
     document = Document.read(file)
     name = pick_entry(document, entry)
-    where = int(at) if at.isdigit() else at
-    chosen = [r.strip() for r in registers.split(",")] if registers else None
-    made = make_probe(document, name, where, chosen, argument=_argument(argument), slots=slots)
+    line = whole_number(at)
+    chosen = [r.strip() for r in registers.split(",")] if registers is not None else None
+    made = make_probe(document, name, at if line is None else line, chosen, argument=_argument(argument), slots=slots)
+    parts: list[RenderableType] = [
+        Text(f"{name}: probe at {at} (line {', '.join(map(str, made.lines))}): {', '.join(f'{r} {t}' for r, t in made.registers)}"),
+        Text(f"slots of {made.slot_bytes} bytes a warp, {made.words} words a lane"),
+    ]
+    data: dict = {"entry": name, "where": at, "lines": made.lines, "registers": made.registers, "words": made.words}
+    data |= {"slot_bytes": made.slot_bytes, "notes": made.notes}
+    parts += [Text(f"note: {n}", style="yellow") for n in made.notes]
     if output is not None:
         write_file(output, made.text)
         note(f"wrote {output}")
-    what = ", ".join(f"{r} {t}" for r, t in made.registers)
-    parts: list[RenderableType] = [
-        Text(f"{name}: probe at {at} (line {', '.join(map(str, made.lines))}): {what}"),
-        Text(f"slots of {made.slot_bytes} bytes a warp, {made.words} words a lane"),
-    ]
-    data: dict = {
-        "entry": name,
-        "where": at,
-        "lines": made.lines,
-        "registers": made.registers,
-        "words": made.words,
-        "slot_bytes": made.slot_bytes,
-    }
+    untouched: Verdict | None = None
     if run is not None:
-        _run(made, pick_launch(capture.open_capture(run), launch or name), save, engine, profile, parts, data)
-    elif output is None:
-        raise UsageError("a probe needs somewhere to go", hint="write the module with -o FILE, or run it with --run CAP")
+        recorded = pick_launch(capture.open_capture(run), launch or name)
+        readings = consult(Oracle(made.document, name, [made]), recorded, engine=engine, profile=profile)
+        values = _values(readings, made, recorded)
+        plain_run = replay(recorded, document, entry=name, engine=engine, profile=profile)
+        if any(o.data.size for o in plain_run.outputs):
+            untouched = compare(plain_run.outputs, readings.outputs)
+            parts.append(Text(f"other outputs: {untouched}", style="red" if untouched.exit_code else "green"))
+        data |= {"other_outputs": untouched, "values": {r: {"shape": a.shape, "first_lanes": a[0, 0]} for r, a in values.items()}}
+        parts.append(_listing(values))
+        if save is not None:
+            write_file(save, arrays_file({r.lstrip("%"): a for r, a in values.items()}))
+            note(f"wrote {save}")
     show(Group(*parts), data, json)
+    if untouched is not None and untouched.exit_code:
+        raise typer.Exit(untouched.exit_code)
 
 
 def _argument(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     offset, _, extra = text.partition("+")
-    try:
-        return int(offset, 0), int(extra or "0", 0)
-    except ValueError as error:
-        raise UsageError(f"--argument {text!r} is not OFFSET+BYTES", hint="for example 40+1048576") from error
+    numbers = whole_number(offset), whole_number(extra or "0")
+    if numbers[0] is None or numbers[1] is None:
+        raise UsageError(f"--argument {text!r} is not OFFSET+BYTES", hint="for example 40+1048576")
+    return numbers[0], numbers[1]
 
 
-def _run(
-    made: Probe, recorded: capture.Launch, save: Path | None, engine: str, profile: str, parts: list[RenderableType], data: dict
-) -> None:
-    if made.argument is not None:
-        raise UsageError("--run needs a probe with its own buffer", hint="leave --argument out")
-    readings = consult(Oracle(made.document, made.entry, [made]), recorded, engine=engine, profile=profile)
-    if recorded.module is not None:
-        plain_run = replay(recorded, document_of(recorded), engine=engine, profile=profile)
-        untouched = compare(plain_run.outputs, readings.outputs)
-        parts.append(Text(f"other outputs: {untouched}", style="green" if untouched.verdict == "same" else "red"))
-        data["other_outputs"] = untouched
-    stage = str(made.where)
-    if stage not in readings.stages:
-        raise UsageError(f"the probe at {stage} read back nothing: no lane of {recorded.label} came there")
-    values = readings.stages[stage]
-    view = table("register", "shape", ">distinct", "block 0, warp 0, lanes 0 to 3")
+def _values(readings: Readings, made: Probe, recorded: capture.Launch) -> dict[str, np.ndarray]:
+    found = readings.stages.get(str(made.where))
+    if found is None:
+        raise UsageError(f"the probe at {made.where} read back nothing: no lane of {recorded.label} came there")
+    return found
+
+
+def _listing(values: dict[str, np.ndarray]) -> Listing:
+    view = Listing("register", "blocks x warps x lanes", ">distinct", f"block 0, warp 0, lanes 0 to {SHOWN_LANES - 1}")
     for register, array in values.items():
-        view.add_row(
-            register, "x".join(map(str, array.shape)), str(len(np.unique(array))), " ".join(f"{int(v):#x}" for v in array[0, 0, :4])
-        )
-    parts.append(view)
-    data["values"] = {r: {"shape": a.shape, "first_lanes": [int(v) for v in a[0, 0, :32]]} for r, a in values.items()}
-    if save is not None:
-        save_arrays(save, {r.lstrip("%"): a for r, a in values.items()})
-        note(f"wrote {save}")
+        shape = "x".join(map(str, array.shape))
+        view.add_row(register, shape, str(len(np.unique(array))), " ".join(f"{int(v):#x}" for v in array[0, 0, :SHOWN_LANES]))
+    return view

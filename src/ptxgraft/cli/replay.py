@@ -11,7 +11,17 @@ from rich.console import Group
 from rich.text import Text
 
 from ptxgraft import capture
-from ptxgraft.cli.console import CapturePath, EngineName, JsonFlag, LaunchName, ProfileName, note, pick_launch, show
+from ptxgraft.cli.console import (
+    CapturePath,
+    EngineName,
+    JsonFlag,
+    LaunchName,
+    ProfileName,
+    check_capture_target,
+    note,
+    pick_launch,
+    show,
+)
 from ptxgraft.report import verdict_view
 from ptxgraft.text import Document
 from ptxgraft.verify import Replay, compare, recorded_outputs
@@ -26,6 +36,10 @@ def replay(
         Path | None,
         typer.Option("-o", "--output", help="Write the launch with what came out as a capture of our own form.", show_default=False),
     ] = None,
+    step_budget: Annotated[
+        int | None,
+        typer.Option("--step-budget", min=1, help="Statements one warp may run before the kernel counts as endless.", show_default=False),
+    ] = None,
     engine: EngineName = "warp",
     profile: ProfileName = "sm_90",
     json: JsonFlag = False,
@@ -36,9 +50,11 @@ def replay(
 
     Example: ptxgraft replay demo-out/frame.ptxcap --launch enc4
     """
-    opened = capture.open_capture(cap)
-    recorded = pick_launch(opened, launch)
-    ran = replay_launch(recorded, Document.read(ptx) if ptx is not None else None, engine=engine, profile=profile)
+    if output is not None:
+        check_capture_target(output)
+    recorded = pick_launch(capture.open_capture(cap), launch)
+    module = Document.read(ptx) if ptx is not None else None
+    ran = replay_launch(recorded, module, engine=engine, profile=profile, step_budget=step_budget)
     for text in ran.launch.notes:
         note(f"note: {text}")
     if output is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -11,26 +11,14 @@ from rich.console import Group
 from rich.text import Text
 
 from ptxgraft import capture
-from ptxgraft.cli.console import EngineName, EntryName, JsonFlag, ProfileName, PtxFile, note, save_arrays, show, triple
+from ptxgraft.cli.arguments import FORMS, argument
+from ptxgraft.cli.console import EngineName, EntryName, JsonFlag, ProfileName, PtxFile, check_capture_target, note, show, triple
 from ptxgraft.cli.modules import pick_entry
-from ptxgraft.errors import UsageError
-from ptxgraft.report import table
+from ptxgraft.report import Listing, arrays_file, check_target, write_file
 from ptxgraft.run import Module, capture_of, execute, snapshot
 from ptxgraft.text import Document
 
-NUMBERS = {
-    "u8": "u1",
-    "u16": "u2",
-    "u32": "u4",
-    "u64": "u8",
-    "s8": "i1",
-    "s16": "i2",
-    "s32": "i4",
-    "s64": "i8",
-    "f16": "f2",
-    "f32": "f4",
-    "f64": "f8",
-}
+FIRST_VALUES, FIRST_VALUES_JSON = 8, 64
 
 
 def run(
@@ -41,13 +29,10 @@ def run(
     arg: Annotated[
         list[str] | None,
         typer.Option(
-            "-a",
-            "--arg",
-            help="One per parameter, in order: a number; TYPE[N] a zeroed buffer; TYPE[N]=random; TYPE[N]=iota; file.npy; @file (raw bytes). TYPE is u8..f64.",
-            show_default=False,
+            "-a", "--arg", help=f"One per parameter, in order: {FORMS}. Types are u8..u64, s8..s64, f16..f64.", show_default=False
         ),
     ] = None,
-    shared: Annotated[int, typer.Option("--shared", help="Dynamic shared memory in bytes.")] = 0,
+    shared: Annotated[int, typer.Option("--shared", min=0, help="Dynamic shared memory in bytes.")] = 0,
     record: Annotated[
         Path | None, typer.Option("--record", metavar="CAP", help="Record the launch as a capture of our own form.", show_default=False)
     ] = None,
@@ -57,7 +42,7 @@ def run(
     ] = None,
     step_budget: Annotated[
         int | None,
-        typer.Option("--step-budget", help="Statements one warp may run before the kernel counts as endless.", show_default=False),
+        typer.Option("--step-budget", min=1, help="Statements one warp may run before the kernel counts as endless.", show_default=False),
     ] = None,
     engine: EngineName = "warp",
     profile: ProfileName = "sm_90",
@@ -67,59 +52,31 @@ def run(
 
     Example: ptxgraft run saxpy.ptx --grid 4 --block 256 -a 1024 -a 2.0 -a 'f32[1024]=iota' -a 'f32[1024]'
     """
+    if save is not None:
+        check_target(save)
+    if record is not None:
+        check_capture_target(record)
     document = Document.read(file)
     kernel = Module(document).kernel(pick_entry(document, entry), profile=profile, engine=engine)
-    values = [_value(text, number) for number, text in enumerate(arg or [])]
+    values = [argument(text, number) for number, text in enumerate(arg or [])]
     prepared = kernel.prepare(triple(grid, "grid"), triple(block, "block"), values, shared)
     before = snapshot(prepared.launch)
     result = execute(prepared.launch, engine=engine, profile=profile, step_budget=step_budget)
     prepared.bring_back()
-    if record is not None:
-        capture.write([capture_of(prepared.launch, before)], record)
-        note(f"wrote {record}")
     arrays = {f"arg{i}": v for i, v in enumerate(values) if isinstance(v, np.ndarray)}
+    if record is not None:
+        capture.write([capture_of(prepared.launch, before)], record, overwrite=True)
+        note(f"wrote {record}")
     if save is not None:
-        save_arrays(save, arrays)
+        write_file(save, arrays_file(arrays))
         note(f"wrote {save}")
-    view = table("argument", "type", ">elements", "first values after the run")
+    view = Listing("argument", "type", ">elements", "first values after the run")
     for name, array in arrays.items():
-        view.add_row(name, str(array.dtype), str(array.size), " ".join(f"{v:g}" for v in array.reshape(-1)[:8]))
+        view.add_row(name, str(array.dtype), str(array.size), " ".join(f"{v:g}" for v in array.reshape(-1)[:FIRST_VALUES]))
     line = Text(f"{kernel.name}: {result.statements:,} statements on {engine} ({profile}) in {result.seconds:.3f} s")
     data = {
         "entry": kernel.name,
         "result": result,
-        "buffers": {n: {"dtype": str(a.dtype), "size": a.size, "first": a.reshape(-1)[:64]} for n, a in arrays.items()},
+        "buffers": {n: {"dtype": str(a.dtype), "size": a.size, "first": a.reshape(-1)[:FIRST_VALUES_JSON]} for n, a in arrays.items()},
     }
     show(Group(line, view) if arrays else line, data, json)
-
-
-def _value(text: str, number: int) -> Any:
-    """An argument from its text on the command line."""
-    try:
-        return int(text, 0)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        pass
-    if text.startswith("@") or text.endswith(".npy"):
-        path = Path(text.removeprefix("@"))
-        try:
-            return np.fromfile(path, dtype=np.uint8) if text.startswith("@") else np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise UsageError(f"argument {number}: cannot read {path}: {error}") from error
-    shape, _, fill = text.partition("=")
-    name, _, count = shape.partition("[")
-    if name in NUMBERS and count.endswith("]") and count[:-1].isdigit():
-        dtype, size = np.dtype(NUMBERS[name]), int(count[:-1])
-        if fill == "random":
-            values = np.random.default_rng(number)
-            return values.standard_normal(size).astype(dtype) if dtype.kind == "f" else values.integers(0, 127, size).astype(dtype)
-        if fill in ("", "zeros"):
-            return np.zeros(size, dtype=dtype)
-        if fill == "iota":
-            return np.arange(size).astype(dtype)
-    raise UsageError(
-        f"argument {number}: cannot read {text!r}", hint="write a number, f32[1024], f32[1024]=random, u32[8]=iota, file.npy or @file"
-    )

@@ -9,9 +9,10 @@ import typer
 from rich.console import Group
 
 from ptxgraft import capture
-from ptxgraft.cli.console import CapturePath, JsonFlag, LaunchName, make_folder, note, pick_launch
+from ptxgraft.cli.console import CapturePath, JsonFlag, LaunchName, complain, make_folder, note, pick_launch
 from ptxgraft.cli.console import show as present
-from ptxgraft.report import capture_view, launch_view, plane_rgb, save_png
+from ptxgraft.errors import SourceError
+from ptxgraft.report import capture_view, file_stem, launch_view, plane_rgb, png_bytes, write_files
 
 
 def show(
@@ -36,12 +37,18 @@ def show(
             "notes": opened.notes,
         }
         present(capture_view(opened), data, json)
+        if not opened.launches:
+            for problem in opened.problems:
+                complain(problem)
+            raise typer.Exit(SourceError.exit_code)
         return
     chosen = pick_launch(opened, launch)
     pictures = write_pictures(chosen, make_folder(png)) if png is not None else []
     for picture, low, high in pictures:
         note(f"wrote {picture}: black is {low:.4g}, white is {high:.4g}")
-    present(Group(launch_view(chosen)), {**_summary(chosen), "pictures": [str(p) for p, _, _ in pictures]}, json)
+    if png is not None and not pictures:
+        note(f"{chosen.label} has no texture or surface with recorded texels: no picture was made")
+    present(Group(launch_view(chosen)), {**_summary(chosen), "pictures": [p for p, _, _ in pictures]}, json)
 
 
 def _summary(launch: capture.Launch) -> dict:
@@ -73,13 +80,16 @@ def _summary(launch: capture.Launch) -> dict:
     }
 
 
-def write_pictures(launch: capture.Launch, folder: Path, prefix: str = "") -> list[tuple[Path, float, float]]:
-    """PNGs of a launch's textures (before) and surfaces (after): (path, value of black, value of white) each."""
-    made = []
+def write_pictures(launch: capture.Launch, folder: Path) -> list[tuple[Path, float, float]]:
+    """PNGs of a launch's textures (before) and surfaces (after, else before): (path, value of black, value of white) each. Images of unknown formats and
+    without recorded texels are left out."""
+    made: dict[Path, tuple[bytes, float, float]] = {}
     for image in launch.images:
-        when = "before" if image.kind == "texture" or image.after is None else "after"
+        recorded = {"before": image.before, "after": image.after}
+        when = "before" if image.kind == "texture" or recorded["after"] is None else "after"
+        if recorded[when] is None or image.size is None:
+            continue
         rgb, low, high = plane_rgb(image.pixels(when))
-        path = folder / f"{prefix}{launch.kernel}-{image.kind}-{image.arg_offset}.png"
-        save_png(path, rgb)
-        made.append((path, low, high))
-    return made
+        made[folder / f"{file_stem(launch.kernel)}-{image.kind}-{image.arg_offset}.png"] = (png_bytes(rgb), low, high)
+    write_files({path: png for path, (png, _, _) in made.items()})
+    return [(path, low, high) for path, (_, low, high) in made.items()]

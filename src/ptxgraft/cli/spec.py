@@ -20,10 +20,9 @@ from ptxgraft.cli.console import (
     progress,
     show,
     triple,
-    write_file,
 )
 from ptxgraft.cli.modules import open_entry
-from ptxgraft.report import proof_view, spec_view
+from ptxgraft.report import check_target, proof_view, spec_view, write_file
 from ptxgraft.spec import layer_spec, spec_json, spec_markdown
 from ptxgraft.verify import prove_weights
 
@@ -46,7 +45,7 @@ def spec(
         ),
     ] = None,
     launch: LaunchName = None,
-    samples: Annotated[int, typer.Option("--samples", help="Bytes to change per phase, with --verify.")] = 1,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Bytes to change per phase, with --verify.")] = 1,
     engine: EngineName = "warp",
     profile: ProfileName = "sm_90",
     json: JsonFlag = False,
@@ -56,6 +55,8 @@ def spec(
 
     Example: ptxgraft spec enc4.ptx -e enc4 --block 32,1,4 --md enc4.md
     """
+    if md is not None:
+        check_target(md)
     document, flow = open_entry(file, entry)
     recorded = pick_launch(capture.open_capture(verify), launch or flow.program.name) if verify is not None else None
     shape = triple(block, "block") if block is not None else recorded.block if recorded is not None else None

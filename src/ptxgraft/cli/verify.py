@@ -9,8 +9,7 @@ import typer
 
 from ptxgraft import capture
 from ptxgraft.cli.console import CapturePath, EngineName, JsonFlag, LaunchName, ProfileName, pick_launch, show
-from ptxgraft.cli.diff import Tolerance
-from ptxgraft.errors import UsageError
+from ptxgraft.cli.diff import Tolerance, Values
 from ptxgraft.report import verdict_view
 from ptxgraft.text import Document
 from ptxgraft.verify import Options
@@ -31,6 +30,13 @@ def verify(
         str, typer.Option("--against", help="Compare with the original run here (original) or with the capture's state (recorded).")
     ] = "original",
     tolerance: Tolerance = None,
+    values: Values = "f32",
+    poison: Annotated[
+        bool,
+        typer.Option(
+            help="Fill outputs that the original never reads with a pattern before both runs, so that a byte left unwritten shows."
+        ),
+    ] = True,
     engine: EngineName = "warp",
     profile: ProfileName = "sm_90",
     json: JsonFlag = False,
@@ -42,10 +48,8 @@ def verify(
 
     Example: ptxgraft verify demo-out/frame.ptxcap --launch enc4 --graft demo-out/enc4-inline.ptx
     """
-    if against not in ("original", "recorded"):
-        raise UsageError(f"--against {against!r} is neither 'original' nor 'recorded'")
+    options = Options(engine, profile, tolerance, values, against, poison=poison)
     recorded = pick_launch(capture.open_capture(cap), launch)
-    options = Options(engine, profile, tolerance, against)
     verdict = verify_launch(recorded, Document.read(graft), Document.read(original) if original is not None else None, options)
     show(verdict_view(verdict), verdict, json)
     if verdict.exit_code:

@@ -1,12 +1,15 @@
-"""Results for people: terminal tables, JSON, pictures.
+"""Results for people: terminal listings, JSON, pictures, and the files they go to.
 
 Invariant: nothing is decided here; a report shows what its result holds.
 """
 
-from ptxgraft.report.pictures import difference_rgb, plane_rgb, save_png
+from ptxgraft.report.files import arrays_file, check_target, file_stem, make_folder, write_file, write_files
+from ptxgraft.report.listing import Listing
+from ptxgraft.report.pictures import difference_rgb, plane_rgb, png_bytes, save_png
 from ptxgraft.report.plain import plain
-from ptxgraft.report.tables import bisection_view, capture_view, launch_view, proof_view, spec_view, table, verdict_view
+from ptxgraft.report.tables import bisection_view, capture_view, launch_view, proof_view, spec_view, verdict_view
 
 __all__ = [
-    "bisection_view", "capture_view", "difference_rgb", "launch_view", "plain", "plane_rgb", "proof_view", "save_png", "spec_view", "table", "verdict_view",
+    "Listing", "arrays_file", "bisection_view", "capture_view", "check_target", "difference_rgb", "file_stem", "launch_view", "make_folder", "plain", "plane_rgb",
+    "png_bytes", "proof_view", "save_png", "spec_view", "verdict_view", "write_file", "write_files",
 ]  # fmt: skip
