@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ptxgraft.errors import UnsupportedError
-from ptxgraft.isa.fragments import DENSE_SHAPES
+from ptxgraft.isa.fragments import DENSE_SHAPES, SPARSE_SHAPES
 from ptxgraft.isa.numerics import PROFILES, MmaPlan, mma_plan
 from ptxgraft.lower import jit
 from ptxgraft.lower.numpy_fma import fma64
@@ -26,18 +26,18 @@ WARPS = 24
 def plans() -> dict[str, MmaPlan]:
     """One plan of every instruction and profile with a primitive; of profiles with the same arithmetic only one."""
     found: dict[tuple, MmaPlan] = {}
-    for profile in ("sm_90", "sm_89", "sm_120", *PROFILES):
-        for a, shapes in DENSE_SHAPES.items():
+    for profile, sparse in product(("sm_90", "sm_89", "sm_120", *PROFILES), (False, True)):
+        for a, shapes in (SPARSE_SHAPES if sparse else DENSE_SHAPES).items():
             for shape in shapes:
                 for b in {"e4m3": ("e4m3", "e5m2"), "e5m2": ("e5m2", "e4m3"), "s8": ("s8", "u8"), "u4": ("u4", "s4")}.get(a, (a,)):
                     for d in {"f64": ["f64"]}.get(a, ["s32"] if a in ("b1", "s8", "u8", "s4", "u4") else ["f32", "f16"]):
                         flags = [{"bit_op": "xor"}, {"bit_op": "and"}] if a == "b1" else [{"satfinite": True}, {}] if d == "s32" else [{}]
                         for flag in flags:
                             try:
-                                plan = mma_plan(shape, d, a, b, d, profile, **flag)
+                                plan = mma_plan(shape, d, a, b, d, profile, sparse=sparse, **flag)
                             except UnsupportedError:
                                 continue
-                            key = (shape, d, a, b, plan.steps, plan.exponent_floor, plan.rounding, tuple(flag.items()))
+                            key = (sparse, shape, d, a, b, plan.steps, plan.exponent_floor, plan.rounding, tuple(flag.items()))
                             if has_primitive(plan):
                                 found.setdefault(key, plan)
     return {plan.name: plan for plan in found.values()}
@@ -47,6 +47,7 @@ PLANS = plans()
 FEW = [
     "sm_90.m16n8k32.row.col.f16.e4m3.e4m3.f16", "sm_89.m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_90.m16n8k16.row.col.f32.f16.f16.f32",
     "sm_90.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_90.m16n8k32.row.col.satfinite.s32.s8.s8.s32", "sm_90.m16n8k4.row.col.f64.f64.f64.f64",
+    "sm_90.sp.m16n8k32.row.col.f32.f16.f16.f32", "sm_90.sp.m16n8k16.row.col.f32.tf32.tf32.f32", "sm_90.sp.m16n8k128.row.col.s32.u4.s4.s32",
 ]  # fmt: skip
 
 
@@ -75,14 +76,16 @@ class Primitive:
     def __init__(self, plan: MmaPlan, machine: jit.Host | None = None, passes: str = "sroa") -> None:
         self.engine = jit.load_objects([jit.compile_ir(mma_function(plan, "f"), 1, machine, passes)])
         self.call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self.engine.address("f"))
-        self.counts = [layout.registers for layout in (layouts(plan)[i] for i in (3, 0, 1, 2))]
+        self.counts = [layout.registers for layout in (layouts(plan)[i] for i in (3, 0, 1, 2))] + [1] * plan.sparse
         self.word = np.dtype(np.uint64 if plan.d == "f64" else np.uint32)
         size = sum(self.counts) * 32 * self.word.itemsize
         buffer = np.zeros(size + 64, np.uint8)
         start = -buffer.ctypes.data % 64
         self.file = buffer[start : start + size].view(self.word).reshape(-1, 32)
 
-    def run(self, a: list, b: list, c: list, destinations: list[int] | None = None) -> list[np.ndarray]:
+    def run(
+        self, a: list, b: list, c: list, metadata: np.ndarray | None = None, destinations: list[int] | None = None
+    ) -> list[np.ndarray]:
         """D's registers [warps, 32]; ``destinations``: the register numbers (A's first is 0) that D overwrites."""
         count = self.counts[0]
         numbers = [count + i for i in destinations] if destinations is not None else list(range(count))
@@ -90,15 +93,17 @@ class Primitive:
         warps = len(a[0])
         results = np.zeros((count, warps, 32), self.word)
         for warp in range(warps):
-            self.file[count:] = [r[warp] for r in (*a, *b, *c)]
+            self.file[count:] = [r[warp] for r in (*a, *b, *c, *([] if metadata is None else [metadata]))]
             self.call(self.file.ctypes.data, offsets.ctypes.data)
             results[:, warp] = self.file[numbers]
         return list(results)
 
 
-def operands(plan: MmaPlan, spread: int) -> list[list[np.ndarray]]:
+def operands(plan: MmaPlan, spread: int) -> list:
+    """The arguments of ``mma``: fragments, and any bits as metadata."""
     rng = np.random.default_rng(spread + len(plan.name))
-    return [elements(rng, fmt, layouts(plan)[i].registers, spread) for i, fmt in enumerate((plan.a, plan.b, plan.c))]
+    fragments: list = [elements(rng, fmt, layouts(plan)[i].registers, spread) for i, fmt in enumerate((plan.a, plan.b, plan.c))]
+    return [*fragments, rng.integers(0, 1 << 32, (WARPS, 32), dtype=np.uint32)] if plan.sparse else fragments
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)

@@ -1,7 +1,8 @@
-"""Which lane holds which matrix element in which register of a dense ``mma.sync`` fragment.
+"""Which lane holds which matrix element in which register of an ``mma.sync`` fragment, and which logical k a sparse A's elements have.
 
 Invariant: within one operand every matrix element lies in exactly one (register, element, lane) place. The maps are those of the PTX ISA
-manual, "Matrix Fragments for mma" (sections m8n8k4 to m16n8k256); B and C follow from three formulas, only m8n8k4 on f16 is of another kind.
+manual, "Matrix Fragments for mma" (sections m8n8k4 to m16n8k256); B and C follow from three formulas, only m8n8k4 on f16 is of another kind. A
+sparse A is the dense map over its stored half of the columns, a sparse instruction's B the dense map extended to all of k.
 """
 
 from __future__ import annotations
@@ -30,6 +31,19 @@ DENSE_SHAPES: dict[str, tuple[str, ...]] = {
     "b1": ("m8n8k128", "m16n8k128", "m16n8k256"),
 }
 """The shapes of the dense ``mma.sync`` instructions of sm_70 to sm_90 by the element type of A and B."""
+
+SPARSE_SHAPES: dict[str, tuple[str, ...]] = {
+    "f16": ("m16n8k16", "m16n8k32"),
+    "bf16": ("m16n8k16", "m16n8k32"),
+    "tf32": ("m16n8k8", "m16n8k16"),
+    "e4m3": ("m16n8k64",),
+    "e5m2": ("m16n8k64",),
+    "s8": ("m16n8k32", "m16n8k64"),
+    "u8": ("m16n8k32", "m16n8k64"),
+    "s4": ("m16n8k64", "m16n8k128"),
+    "u4": ("m16n8k64", "m16n8k128"),
+}
+"""The shapes of the sparse ``mma.sp.sync`` instructions of sm_80 to sm_90 by the element type of A and B; k counts the elements left out too."""
 
 _SHAPE = re.compile(r"^m(\d+)n(\d+)k(\d+)$")
 
@@ -83,24 +97,27 @@ class FragmentLayout:
         return flat
 
     @staticmethod
-    def of(shape: str, element_type: str, operand: str, layout: str = "") -> FragmentLayout:
-        """The layout of ``operand`` (A, B, C or D) of an ``mma.sync`` of ``shape``.
+    def of(shape: str, element_type: str, operand: str, layout: str = "", sparse: bool = False) -> FragmentLayout:
+        """The layout of ``operand`` (A, B, C or D) of an ``mma.sync`` of ``shape``; of an ``mma.sp.sync`` if ``sparse``.
 
         ``element_type`` is the operand's own. ``layout`` (row or col) matters for A and B of m8n8k4 on f16 alone; all other shapes take A by row
-        and B by column. ``UnsupportedError`` for a shape or type that no dense ``mma.sync`` has.
+        and B by column. A sparse A has its k / 2 stored columns. ``UnsupportedError`` for a shape or type that no such instruction has.
         """
-        return _layout(shape, element_type, operand, layout or ("col" if operand == "B" else "row"))
+        return _layout(shape, element_type, operand, layout or ("col" if operand == "B" else "row"), sparse)
 
 
 @cache
-def _layout(shape: str, element_type: str, operand: str, layout: str) -> FragmentLayout:
+def _layout(shape: str, element_type: str, operand: str, layout: str, sparse: bool) -> FragmentLayout:
     m, n, k = shape_of(shape)
-    known = DENSE_SHAPES.get(element_type, ()) if operand in "AB" else {s for shapes in DENSE_SHAPES.values() for s in shapes}
+    shapes = SPARSE_SHAPES if sparse else DENSE_SHAPES
+    known = shapes.get(element_type, ()) if operand in "AB" else {s for every in shapes.values() for s in every}
     if operand not in ("A", "B", "C", "D") or shape not in known:
         raise UnsupportedError(
-            f"no dense mma.sync has an operand {operand} of shape {shape} and type {element_type}",
-            hint=f"shapes of {element_type}: {', '.join(DENSE_SHAPES.get(element_type, ())) or 'none'}",
+            f"no {'sparse' if sparse else 'dense'} mma.sync has an operand {operand} of shape {shape} and type {element_type}",
+            hint=f"shapes of {element_type}: {', '.join(shapes.get(element_type, ())) or 'none'}",
         )
+    if sparse and operand == "A":
+        k //= 2
     bits = type_of(element_type).width
     register_bits = max(bits, 32)
     per = register_bits // bits
@@ -141,3 +158,55 @@ def _quad_pair_places(operand: str, layout: str, m: int, per: int, register: Gri
     if per == 2:
         return own + (lane & 3), index
     return own + (lane & 1) + (index & 2), (index & 4) + (lane & 2) + (index & 1)
+
+
+# -- sparsity ---------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, eq=False)
+class Sparsity:
+    """Where the metadata of a sparse A lies, with sparsity selector 0.
+
+    Four bits of metadata (a nibble, lo | hi << 2) say where in a group of ``group`` neighbouring columns of a row its ``stored`` stored elements
+    belong: the first half of them at lo, the second at hi, in units of ``group`` / 4 columns (tf32, of which two columns have one stored element: at lo / 2).
+    ``lanes`` and ``shifts`` [row][group]: the lane whose word holds the nibble, and its lowest bit. The words of the other lanes have no effect.
+    ``step``: selector f reads from lane + ``step`` * f; ``selectors``: how many there are.
+    """
+
+    group: int
+    stored: int
+    lanes: NDArray[np.int64]
+    shifts: NDArray[np.int64]
+    step: int
+    selectors: int
+
+    @property
+    def tables(self) -> NDArray[np.int64]:
+        """[nibble][stored element of the group]: its column within the group."""
+        nibbles = np.arange(16)[:, None]
+        low, high = nibbles & 3, nibbles >> 2
+        if self.stored == 1:
+            return low >> 1
+        if self.stored == 2:
+            return np.concatenate([low, high], axis=1)
+        return np.concatenate([2 * low, 2 * low + 1, 2 * high, 2 * high + 1], axis=1)
+
+    @staticmethod
+    def of(shape: str, element_type: str) -> Sparsity:
+        """The metadata of an ``mma.sp.sync`` of ``shape`` on A's ``element_type``; ``UnsupportedError`` when there is none."""
+        return _sparsity(shape, element_type)
+
+
+@cache
+def _sparsity(shape: str, element_type: str) -> Sparsity:
+    _layout(shape, element_type, "A", "row", True)
+    _, _, k = shape_of(shape)
+    bits = type_of(element_type).width
+    group = {32: 2, 4: 8}.get(bits, 4)
+    row, nibble = np.meshgrid(np.arange(16), np.arange(k // group), indexing="ij")
+    if bits >= 16:
+        # A word has four nibbles of a row and four of the row eight below.
+        lanes, shifts = 4 * (row & 7) + (nibble >> 2), 4 * (nibble & 3) + 16 * (row >> 3)
+        suppliers = k // group // 4
+    else:
+        lanes, shifts = 4 * (row & 7) + (row >> 3) + 2 * (nibble >> 3), 4 * (nibble & 7)
+        suppliers = 2 * (k // group // 8)
+    return Sparsity(group, group // 2, lanes, shifts, suppliers, 4 // suppliers)

@@ -174,6 +174,9 @@ class Lanes(Protocol):
         """Stop the launch with ``reason`` if the predicate holds in any active lane."""
         ...
 
-    def mma(self, plan: MmaPlan, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value]) -> tuple[Value, ...]:
-        """The warp-wide product D = A*B + C by ``plan``: fragment registers in, fragment registers out."""
+    def mma(
+        self, plan: MmaPlan, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value], metadata: Value | None = None
+    ) -> tuple[Value, ...]:
+        """The warp-wide product D = A*B + C by ``plan``: fragment registers in, fragment registers out. A sparse plan needs ``metadata`` (b32), in the
+        lanes that sparsity selector 0 names."""
         ...

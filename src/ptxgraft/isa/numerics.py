@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from ptxgraft.errors import UnsupportedError
-from ptxgraft.isa.fragments import DENSE_SHAPES, is_quad_pair, shape_of
+from ptxgraft.isa.fragments import DENSE_SHAPES, SPARSE_SHAPES, is_quad_pair, shape_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,8 @@ MIN_EXPONENT = {"f16": -14, "bf16": -126, "tf32": -126, "f32": -126, "e4m3": -6,
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One fused sum: the k indices of its products (ascending) and F, the fraction bits kept below the largest exponent."""
+    """One fused sum: the k indices of its products (ascending; of a sparse A: indices of its stored elements) and F, the fraction bits kept below the
+    largest exponent."""
 
     ks: tuple[int, ...]
     fraction_bits: int
@@ -68,7 +69,10 @@ class MmaPlan:
       t1 = fma(a1, b1, a0*b0), t2 = fma(a3, b3, a2*b2) in f32.
       ``f64``: acc = C, acc = fma(a, b, acc) for ascending k in ``rounding`` (rn, rz, rm, rp).
       ``int``: exact; ``satfinite`` clamps the final sum to s32 once, else it wraps. ``bit``: C plus the ones of a ``bit_op`` b (xor, and), wrapping.
-    ``layouts`` are A's and B's (row or col), of interest for m8n8k4 on f16 alone. ``name`` is unique among plans.
+    ``layouts`` are A's and B's (row or col), of interest for m8n8k4 on f16 alone. ``sparse``: A has half of its columns, each stored element meets
+    the row of B that the metadata names (``isa.fragments.Sparsity``), what is left out has no part in anything. ``source``: the profile's, or ``assumed``
+    for float sums of sparse instructions elsewhere than they were measured: as of the dense instruction over the stored elements. ``name`` is unique among
+    plans.
     """
 
     name: str
@@ -87,11 +91,18 @@ class MmaPlan:
     rounding: str = ""
     satfinite: bool = False
     bit_op: str = ""
+    sparse: bool = False
 
     @property
     def mnk(self) -> tuple[int, int, int]:
         """The shape as (m, n, k)."""
         return shape_of(self.shape)
+
+    @property
+    def depth(self) -> int:
+        """How many products an element of D sums: k, or the k / 2 of a sparse A's stored elements."""
+        k = shape_of(self.shape)[2]
+        return k // 2 if self.sparse else k
 
 
 _FRACTION_BITS = {"sm_70": 23, "sm_75": 24, "sm_80": 24, "sm_86": 24, "sm_89": 24, "sm_90": 25, "sm_100": 25, "sm_120": 25}
@@ -117,34 +128,45 @@ def mma_plan(
     rounding: str = "",
     satfinite: bool = False,
     bit_op: str = "",
+    sparse: bool = False,
 ) -> MmaPlan:
-    """The plan of ``mma.sync.aligned.SHAPE.ALAYOUT.BLAYOUT.D.A.B.C`` on ``profile``.
+    """The plan of ``mma.sync.aligned.SHAPE.ALAYOUT.BLAYOUT.D.A.B.C`` on ``profile``; of ``mma.sp.sync`` if ``sparse``.
 
     ``rounding`` (f64): rn, rz, rm, rp; '' is rn. ``bit_op`` (b1): xor or and. Raises ``UnsupportedError``, naming instruction and profile, for an
     unknown profile and for a combination whose bits are not known there.
     """
-    words = ["mma.sync.aligned", shape, alayout, blayout, rounding, "satfinite" if satfinite else "", dtype, atype, btype, ctype]
+    words = [
+        "mma.sp.sync.aligned" if sparse else "mma.sync.aligned",
+        shape,
+        alayout,
+        blayout,
+        rounding,
+        "satfinite" if satfinite else "",
+        dtype,
+        atype,
+        btype,
+        ctype,
+    ]
     words += [bit_op and f"{bit_op}.popc"]
     text = ".".join(w for w in words if w)
     if profile not in PROFILES:
         raise UnsupportedError(f"the numerics profile {profile!r} is not known for {text}", hint=f"profiles: {', '.join(PROFILES)}")
+    shapes = SPARSE_SHAPES if sparse else DENSE_SHAPES
+    known: list[str] = []
     fields = None
-    if shape in DENSE_SHAPES.get(atype, ()) and shape in DENSE_SHAPES.get(btype, ()):
-        fields = _fields(shape, dtype, atype, btype, ctype, profile, rounding, satfinite, bit_op)
+    if shape in shapes.get(atype, ()) and shape in shapes.get(btype, ()):
+        find = _sparse_fields if sparse else _fields
+        by_profile = {p: find(shape, dtype, atype, btype, ctype, p, rounding, satfinite, bit_op) for p in PROFILES}
+        fields = by_profile[profile]
+        known = [p for p, found in by_profile.items() if found is not None]
     if fields is None:
-        known = [
-            p
-            for p in PROFILES
-            if shape in DENSE_SHAPES.get(atype, ())
-            and _fields(shape, dtype, atype, btype, ctype, p, rounding, satfinite, bit_op) is not None
-        ]
         raise UnsupportedError(
             f"the bits of {text} on profile {profile} are not known", hint=f"known on: {', '.join(known)}" if known else "no profile has it"
         )
     return MmaPlan(
-        name=f"{profile}.{text.removeprefix('mma.sync.aligned.')}",
+        name=f"{profile}.{text.removeprefix('mma.').replace('sync.aligned.', '')}",
         profile=profile,
-        source=PROFILES[profile].source,
+        source="assumed" if sparse and fields["kind"] == "float" and profile != "sm_90" else PROFILES[profile].source,
         shape=shape,
         d=dtype,
         a=atype,
@@ -153,6 +175,7 @@ def mma_plan(
         layouts=(alayout, blayout),
         satfinite=satfinite,
         bit_op=bit_op,
+        sparse=sparse,
         **fields,
     )
 
@@ -164,7 +187,7 @@ def _fields(shape: str, d: str, a: str, b: str, c: str, profile: str, rounding: 
         first = _TURING_UP if m == 8 else _AMPERE_UP
         if a == b == "b1":
             return {"kind": "bit"} if profile in (_AMPERE_UP if bit_op == "and" else first) and bit_op in ("xor", "and") else None
-        return {"kind": "int"} if profile in first and not bit_op else None
+        return {"kind": "int"} if profile in first and not bit_op and a[1:] == b[1:] else None
     if satfinite or bit_op:
         return None
     if a == b == c == d == "f64":
@@ -186,6 +209,16 @@ def _fields(shape: str, d: str, a: str, b: str, c: str, profile: str, rounding: 
     width = k if profile in _HOPPER else min(k, 4 if a == "tf32" else 8)
     ks = [tuple(range(start, start + width)) for start in range(0, k, width)]
     return _float_fields(ks, _FRACTION_BITS[profile], d, (MIN_EXPONENT[a], MIN_EXPONENT[b]))
+
+
+def _sparse_fields(
+    shape: str, d: str, a: str, b: str, c: str, profile: str, rounding: str, satfinite: bool, bit_op: str
+) -> dict[str, Any] | None:
+    """As of the dense instruction over the stored elements; no generation before Ampere has sparse ones, and none fp8 with f16 results."""
+    if profile not in _AMPERE_UP or (a in _FP8 and d != "f32"):
+        return None
+    m, n, k = shape_of(shape)
+    return _fields(f"m{m}n{n}k{k // 2}", d, a, b, c, profile, rounding, satfinite, bit_op)
 
 
 def _float_fields(

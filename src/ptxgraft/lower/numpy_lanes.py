@@ -294,11 +294,14 @@ class NumpyLanes:
     def fault(self, p: Array, reason: str) -> None:
         self.machine.fault(p, reason)
 
-    def mma(self, plan: MmaPlan, a: Sequence[Array], b: Sequence[Array], c: Sequence[Array]) -> tuple[Array, ...]:
+    def mma(
+        self, plan: MmaPlan, a: Sequence[Array], b: Sequence[Array], c: Sequence[Array], metadata: Array | None = None
+    ) -> tuple[Array, ...]:
         # Imported when first used: most kernels' checks need no tensor core.
         from ptxgraft.lower.numpy_mma import mma
 
-        return mma(plan, [self._spread(r) for r in a], [self._spread(r) for r in b], [self._spread(r) for r in c])
+        left, right, addend = ([self._spread(r) for r in registers] for registers in (a, b, c))
+        return mma(plan, left, right, addend, None if metadata is None else self._spread(metadata))
 
 
 def _pair(low: Array, high: Array) -> Array:

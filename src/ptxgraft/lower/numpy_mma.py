@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgraft.isa.fragments import FragmentLayout, is_quad_pair
+from ptxgraft.isa.fragments import FragmentLayout, Sparsity, is_quad_pair
 from ptxgraft.isa.numerics import MIN_EXPONENT, MmaPlan
 from ptxgraft.lower.numpy_fma import fma64
 
@@ -23,10 +23,17 @@ _WARPS_AT_ONCE = 32
 _F32_NAN, _F16_NAN = 0x7FFFFFFF, 0x7FFF
 
 
-def mma(plan: MmaPlan, a: Sequence[Bits], b: Sequence[Bits], c: Sequence[Bits]) -> tuple[Bits, ...]:
-    """D = A*B + C. Each register is a uint32 (f64: uint64) array [..., 32] over lanes, all of one shape; so are the returned registers of D."""
+def mma(plan: MmaPlan, a: Sequence[Bits], b: Sequence[Bits], c: Sequence[Bits], metadata: Bits | None = None) -> tuple[Bits, ...]:
+    """D = A*B + C. Each register is a uint32 (f64: uint64) array [..., 32] over lanes, all of one shape; so are the returned registers of D.
+
+    ``metadata``: of a sparse A, a register as selector 0 has it.
+    """
     batch = np.shape(a[0])[:-1]
     matrices = [unpack(layout, registers) for layout, registers in zip(layouts(plan), (a, b, c), strict=False)]
+    if plan.sparse:
+        assert metadata is not None, f"{plan.name} needs metadata"
+        # From here on B differs from row to row: [stored element][row][column][warp] instead of [k][column][warp].
+        matrices[1] = np.take_along_axis(matrices[1][:, None], stored_columns(plan, metadata)[:, :, None], axis=0)
     warps = matrices[0].shape[-1]
     with np.errstate(all="ignore"):
         # A few warps at a time: the products of all would not stay in the cache.
@@ -40,11 +47,21 @@ def layouts(plan: MmaPlan) -> tuple[FragmentLayout, FragmentLayout, FragmentLayo
     """The layouts of A, B, C and D."""
     of = FragmentLayout.of
     return (
-        of(plan.shape, plan.a, "A", plan.layouts[0]),
-        of(plan.shape, plan.b, "B", plan.layouts[1]),
-        of(plan.shape, plan.c, "C"),
-        of(plan.shape, plan.d, "D"),
+        of(plan.shape, plan.a, "A", plan.layouts[0], plan.sparse),
+        of(plan.shape, plan.b, "B", plan.layouts[1], plan.sparse),
+        of(plan.shape, plan.c, "C", sparse=plan.sparse),
+        of(plan.shape, plan.d, "D", sparse=plan.sparse),
     )
+
+
+def stored_columns(plan: MmaPlan, metadata: Bits) -> NDArray[np.int64]:
+    """[stored element][row][warp]: the column of A at which a sparse A's elements belong. ``metadata`` is [..., 32]."""
+    found = Sparsity.of(plan.shape, plan.a)
+    words = np.ascontiguousarray(metadata, dtype=np.uint32).reshape(-1, 32)
+    nibbles = (words[:, found.lanes] >> found.shifts.astype(np.uint32)) & np.uint32(15)  # [warp][row][group]
+    within = found.tables[nibbles]  # [warp][row][group][element]
+    start = found.group * np.arange(nibbles.shape[2])[:, None]
+    return (start + within).reshape(*nibbles.shape[:2], -1).transpose(2, 1, 0)
 
 
 @cache
@@ -153,12 +170,13 @@ def _indices(ks: tuple[int, ...]) -> slice | list[int]:
 
 
 def _operands(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> tuple[Floats, Floats, Floats]:
-    """The operands' values: A [k][m][1][batch], B [k][1][n][batch], C [m][n][batch]. The four quad pairs of m8n8k4 are part of the batch."""
+    """The operands' values: A [k][m][1][batch], B [k][1][n][batch] (sparse: [k][m][n][batch]), C [m][n][batch]. The four quad pairs of m8n8k4 are part of
+    the batch."""
     left, right, addend = _decode(plan.a, a).transpose(1, 0, 2), _decode(plan.b, b), _decode(plan.c, c)
     if is_quad_pair(plan.shape, plan.a):
         left, right = (x.reshape(4, 4, 8, -1).transpose(0, 2, 1, 3).reshape(4, 8, -1) for x in (left, right))
         addend = addend.reshape(4, 8, 8, -1).transpose(1, 2, 0, 3).reshape(8, 8, -1)
-    return np.ascontiguousarray(left)[:, :, None], right[:, None], addend
+    return np.ascontiguousarray(left)[:, :, None], right if plan.sparse else right[:, None], addend
 
 
 def _result(plan: MmaPlan, value: NDArray[np.floating]) -> Bits:
@@ -222,7 +240,9 @@ def _signed(format: str, bits: Bits) -> Floats:
 
 
 def _products(left: Floats, right: Floats) -> NDArray[np.int64]:
-    """The exact matrix product [m][n][warp] of small integers."""
+    """The exact matrix product [m][n][warp] of small integers; B is [k][n][warp], or [k][m][n][warp]."""
+    if right.ndim == 4:
+        return np.einsum("mkw,kmnw->mnw", left, right).astype(np.int64)
     return np.matmul(left.transpose(2, 0, 1), right.transpose(2, 0, 1)).transpose(1, 2, 0).astype(np.int64)
 
 

@@ -36,7 +36,8 @@ _FORMATS = {"e4m3": _Format(3, -9, 0x7F), "e5m2": _Format(2, -16, 0x7C)}
 
 def has_dot(plan: MmaPlan) -> bool:
     """Is this an fp8 plan whose T go by byte pairs with C outside (Hopper's)? Others cut products too early for exact sums to be common."""
-    return plan.kind == "float" and plan.a in _FORMATS and plan.b in _FORMATS and not plan.c_inside and len(plan.steps) == 2
+    fp8 = plan.kind == "float" and plan.a in _FORMATS and plan.b in _FORMATS
+    return fp8 and not plan.sparse and not plan.c_inside and len(plan.steps) == 2
 
 
 def define_dot(module: IrModule, plan: MmaPlan, name: str) -> None:

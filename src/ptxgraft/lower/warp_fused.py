@@ -63,6 +63,7 @@ class _Fused:
     # -- the function ---------------------------------------------------------------------------------------------------------
     def define(self) -> None:
         tile, plan = self.tile, self.plan
+        tile.read_metadata()
         columns = tile.columns
         left_registers, right_registers = tile.read("a"), tile.read("b")
         zeros = f"{tile.name}.zeros"
@@ -112,9 +113,7 @@ class _Fused:
             found = tile.op("or", "i1", found, bit) if found else bit
         table = tile.text.alloca(f"[{len(self.plan.steps) * tile.columns} x {self.f32}]")
         before = tile.text.block
-        tile.text.emit(
-            f"br i1 {found}, label %special, label %regular, !prof !0" if False else f"br i1 {found}, label %special, label %regular"
-        )
+        tile.text.emit(f"br i1 {found}, label %special, label %regular")
         tile.text.label("special")
         tile.text.emit(f"call void @{tile.name}.specials(ptr %rf, ptr %operands, ptr {table})")
         tile.text.emit("br label %regular")
@@ -149,10 +148,6 @@ class _Fused:
         return arrays[0], arrays[1]
 
     # -- one column of one sum ------------------------------------------------------------------------------------------------
-    def factor(self, base: str, k: int) -> str:
-        tile = self.tile
-        return tile.broadcast(self.work, tile.load(self.work, base, tile.place(k)))
-
     def column_base(self, array: str, n: str) -> str:
         return self.tile.at(array, f"[{self.tile.column_stride} x {self.work}]", n)
 
@@ -162,7 +157,7 @@ class _Fused:
         base = self.column_base(right, n)
         largest = ""
         for k in step.ks:
-            product = tile.op("fmul", self.vec, left[k], self.factor(base, k))
+            product = tile.op("fmul", self.vec, left[k], tile.factor(self.work, base, k))
             largest = self.maximum(self.vec, largest, product) if largest else product
         tile.store(self.vec, largest, powers, n)
 
@@ -197,7 +192,7 @@ class _Fused:
         """The sum of truncated products, i32 (float work) or double."""
         tile, total = self.tile, ""
         for k in step.ks:
-            product = tile.op("fmul", self.vec, tile.op("fmul", self.vec, left[k], self.factor(base, k)), scale)
+            product = tile.op("fmul", self.vec, tile.op("fmul", self.vec, left[k], tile.factor(self.work, base, k)), scale)
             if self.work == "double":
                 term = tile.call(self.f64, f"llvm.trunc.v{self.rows}f64", (self.f64, product))
                 total = tile.op("fadd", self.f64, total, term) if total else term
@@ -290,6 +285,7 @@ class _Fused:
 def _define_specials(module: IrModule, plan: MmaPlan, name: str) -> None:
     """``name(rf, operands, table)``: into table [step][column] the IEEE sum of the products that are not finite, else 0."""
     tile = Tile(module, plan, name)
+    tile.read_metadata()
     work = work_type(plan)
     vec, f32 = vector(tile.rows, work), vector(tile.rows, "float")
     left = [_restore_nan(tile, plan.a, element, tile.rows, work) for element in _left_elements(tile, tile.read("a"), work)]
@@ -304,7 +300,7 @@ def _define_specials(module: IrModule, plan: MmaPlan, name: str) -> None:
             base = tile.at(right, f"[{tile.column_stride} x {work}]", n)
             total = "zeroinitializer"
             for k in step.ks:
-                factor = tile.broadcast(work, tile.load(work, base, tile.place(k)))
+                factor = tile.factor(work, base, k)
                 product = tile.op("fmul", vec, left[k], factor)
                 size = tile.call(vec, f"llvm.fabs.v{tile.rows}f{32 if work == 'float' else 64}", (vec, product))
                 finite = tile.op("fcmp olt", vec, size, splat(work, float("inf")))

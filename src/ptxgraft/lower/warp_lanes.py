@@ -39,7 +39,7 @@ class Machine(Protocol):
     def is_space(self, space: str, address: Val) -> Val: ...
     def resource(self, kind: str, handle: Val) -> dict[str, Val]: ...
     def fault(self, p: Val, reason: str) -> None: ...
-    def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val]) -> tuple[Val, ...]: ...
+    def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val], metadata: Val | None) -> tuple[Val, ...]: ...
 
 
 def _paired(method: _F) -> _F:
@@ -409,8 +409,8 @@ class WarpLanes:
     def fault(self, p: Val, reason: str) -> None:
         self.machine.fault(p, reason)
 
-    def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val]) -> tuple[Val, ...]:
-        return self.machine.mma(plan, a, b, c)
+    def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val], metadata: Val | None = None) -> tuple[Val, ...]:
+        return self.machine.mma(plan, a, b, c, metadata)
 
 
 class _Pure:

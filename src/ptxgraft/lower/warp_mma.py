@@ -26,7 +26,7 @@ def mma_function(plan: MmaPlan, name: str) -> str:
     """A module's text that defines ``void @name(ptr %rf, ptr %operands)``.
 
     ``rf`` is a register file: a register is 32 lanes side by side (i32; f64: i64), aligned to 64 bytes. ``operands`` are i32 byte offsets into it of D's,
-    A's, B's and C's registers in this order; D may share registers with the others. Other functions that it defines are called ``name.something``.
+    A's, B's and C's registers in this order, then of a sparse A's metadata; D may share registers with the others. Other functions that it defines are called ``name.something``.
     Raises ``UnsupportedError`` for a plan without a primitive.
     """
     module = IrModule()
@@ -48,6 +48,7 @@ def define_mma(module: IrModule, plan: MmaPlan, name: str) -> None:
 
 def _define_int(tile: Tile) -> None:
     """Integers as f32: 64 products of at most 255 * 255 stay below 2^24, so fma adds them exactly."""
+    tile.read_metadata()
     plan, floats, ints = tile.plan, vector(tile.rows, "float"), vector(tile.rows, "i32")
     left = [
         element
@@ -66,7 +67,7 @@ def _define_int(tile: Tile) -> None:
         total = ""
         base = tile.at(right, f"[{tile.column_stride} x float]", n)
         for k in range(tile.depth):
-            factor = tile.broadcast("float", tile.load("float", base, tile.place(k)))
+            factor = tile.factor("float", base, k)
             if not total:
                 total = tile.op("fmul", floats, left[k], factor)
             else:

@@ -16,7 +16,7 @@ from ptxgraft.isa import TYPES, Address, Form, Imm, Instruction, Operand, Progra
 from ptxgraft.lower.ir import Emitter, IrModule, Val, literal
 from ptxgraft.lower.warp_control import operation_bytes
 from ptxgraft.lower.warp_lanes import WarpLanes
-from ptxgraft.lower.warp_machine import Machine
+from ptxgraft.lower.warp_machine import Machine, fragment_registers
 from ptxgraft.lower.warp_memory import FAILED, METADATA, Segment
 from ptxgraft.lower.warp_state import LANES, LAUNCH, OPERATION_HEAD, RECORD_BYTES, WARP, slot_bytes
 
@@ -178,15 +178,15 @@ class OperationMachine(Machine):
     def missed(self, segment: Segment, addresses: str) -> None:
         self.out.value(f"call ptr {self.runtime('remember')}(ptr {self.w}, ptr {addresses}, i32 {self.bits}, ptr {segment.site})")
 
-    def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val]) -> tuple[Val, ...]:
-        if not self.in_place:
-            return super().mma(plan, a, b, c)
+    def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val], metadata: Val | None = None) -> tuple[Val, ...]:
+        # Results are written where the operands' words begin: all of D's words come first.
         words = [self.registers.get(v) for v in (*a, *b, *c)]
-        if words[0] is None or words != list(range(words[0], words[0] + len(words))):
-            return super().mma(plan, a, b, c)
+        first = fragment_registers(plan)
+        if not self.in_place or metadata is not None or words != list(range(first, first + len(words))):
+            return super().mma(plan, a, b, c, metadata)
         name = self.primitive(plan)
         self.out.emit(f"call void @{name}(ptr {self.w}, ptr {self.address('%op', OPERATION_HEAD)})")
-        return (STORED,) * words[0]
+        return (STORED,) * first
 
 
 def remembers(form: Form) -> bool:

@@ -1,7 +1,7 @@
 """Fragments of a warp's register file as vectors over matrix rows, in LLVM text.
 
 Invariant: in an A, C or D register of a dense shape lane 4g + t holds word t of row g (rows 8 and on in the next register), in a B register word t
-of column g; so a register read as bytes is a row-major matrix, and everything here is one shuffle away from it.
+of column g; so a register read as bytes is a row-major matrix, and everything here is one shuffle away from it. Of a sparse A the same holds for its stored elements.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
+from ptxgraft.isa.fragments import Sparsity
 from ptxgraft.isa.numerics import MmaPlan
 from ptxgraft.isa.types import type_of
 from ptxgraft.lower.ir import Emitter, IrModule, element_width
 from ptxgraft.lower.numpy_mma import layouts
 
-OPERANDS = ("d", "a", "b", "c")
-"""The order of the operand table: the registers of D, A, B and C."""
+OPERANDS = ("d", "a", "b", "c", "e")
+"""The order of the operand table: the registers of D, A, B and C, and of a sparse A's metadata."""
 
 NONFINITE = {"e4m3": (8, 0x7F), "e5m2": (8, 0x7C), "f16": (16, 0x7C00), "bf16": (16, 0x7F80), "tf32": (32, 0x7F800000)}
 """Width and mask of a float format: an element is NaN or infinite when all bits of the mask are set."""
@@ -56,12 +57,14 @@ class Tile:
     def __init__(self, module: IrModule, plan: MmaPlan, name: str) -> None:
         self.module, self.plan, self.name = module, plan, name
         self.text = Emitter(module)
-        self.rows, self.columns, self.depth = plan.mnk
+        self.rows, self.columns, _ = plan.mnk
+        self.depth = plan.depth
         self.word = "i64" if plan.d == "f64" else "i32"
         layout = dict(zip("abcd", layouts(plan), strict=True))
-        self.registers = {o: layout[o].registers for o in OPERANDS}
+        self.registers = {o: layout[o].registers for o in "abcd"} | {"e": int(plan.sparse)}
         self.per = layout["a"].per_register
         """Elements of A and B in a register."""
+        self._meetings: list[str] = []
 
     # -- lines ----------------------------------------------------------------------------------------------------------------
     def value(self, text: str) -> str:
@@ -182,6 +185,40 @@ class Tile:
         if self.by_planes:
             return (register * self.per + rest % self.per) * 32 + rest // self.per
         return register * 32 * self.per + rest
+
+    def factor(self, element: str, column: str, k: int) -> str:
+        """What A's k-th element of each row meets of B: a vector over the rows. ``column``: where B's column begins in the array."""
+        if not self.plan.sparse:
+            return self.broadcast(element, self.load(element, column, self.place(k)))
+        type, pointers = vector(self.rows, element), vector(self.rows, "ptr")
+        places = self.value(f"getelementptr {element}, ptr {column}, {vector(self.rows, 'i32')} {self._meetings[k]}")
+        name, truth = f"llvm.masked.gather.v{self.rows}f{element_width(element)}.v{self.rows}p0", vector(self.rows, "i1")
+        self.text.declare(f"declare {type} @{name}({pointers}, {truth}, {type})")
+        align = element_width(element) // 8
+        return self.value(f"call {type} @{name}({pointers} align {align} {places}, {truth} splat (i1 true), {type} poison)")
+
+    def read_metadata(self) -> None:
+        """Find out which elements of B a sparse A's elements meet; before the first ``factor``, in the entry block. Nothing for a dense A."""
+        if not self.plan.sparse:
+            return
+        found, type = Sparsity.of(self.plan.shape, self.plan.a), vector(self.rows, "i32")
+        (register,) = self.read("e")
+        for group in range(found.lanes.shape[1]):
+            lanes = lane_list(found.lanes[:, group].tolist())
+            word = self.value(f"shufflevector <32 x i32> {register}, <32 x i32> poison, <{self.rows} x i32> <{lanes}>")
+            nibble = self.op("lshr", type, word, f"<{lane_list(found.shifts[:, group].tolist())}>")
+            low, high = (self.op("and", type, x, splat("i32", 3)) for x in (nibble, self.op("lshr", type, nibble, splat("i32", 2))))
+            if found.stored == 1:
+                within = [self.op("lshr", type, low, splat("i32", 1))]
+            elif found.stored == 2:
+                within = [low, high]
+            else:
+                doubles = [self.op("shl", type, x, splat("i32", 1)) for x in (low, high)]
+                within = [self.op("add", type, x, splat("i32", i)) for x in doubles for i in (0, 1)]
+            # A group of columns lies in one word, so that the places of its elements are evenly apart.
+            start, apart = self.place(found.group * group), self.place(1) - self.place(0)
+            for x in within:
+                self._meetings.append(self.op("add", type, self.op("mul", type, x, splat("i32", apart)), splat("i32", start)))
 
     @property
     def by_planes(self) -> bool:

@@ -6,15 +6,17 @@ operand widths and who may use them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
-from ptxgraft.isa.fragments import FragmentLayout
+from ptxgraft.errors import UnsupportedError
+from ptxgraft.isa.fragments import FragmentLayout, Sparsity
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.numerics import mma_plan
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.operands import Imm
+from ptxgraft.isa.table import instruction
+from ptxgraft.isa.wmma import WMMA_SHAPES, wmma_layout, wmma_load, wmma_plans, wmma_product, wmma_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +164,34 @@ def _sparse_legal(at: str, bt: str, **rest: str) -> bool:
     return at == bt or "f16" not in at + bt
 
 
+def _metadata(lanes: Lanes, found: Sparsity, e: Value, selector: int) -> Value:
+    """The metadata words in the lanes where selector 0 has them."""
+    if not 0 <= selector < found.selectors:
+        raise UnsupportedError(
+            f"sparsity selector {selector} does not exist for this shape and type", hint=f"there are {found.selectors}, counted from 0"
+        )
+    if selector == 0:
+        return e
+    source = lanes.add(lanes.special("laneid"), lanes.const(found.step * selector, 32))
+    return lanes.read_lane(e, lanes.and_(source, lanes.const(31, 32)))
+
+
+def _sparse_meaning(counts: tuple[int, int, int]) -> Callable[..., tuple[Value, ...]]:
+    def mma_sp(
+        lanes: Lanes, a: Value, b: Value, c: Value, e: Value, f: Imm, *, shape: str, dt: str, at: str, bt: str, ct: str, satfinite: str
+    ) -> tuple[Value, ...]:
+        """D = A*B + C with half of A's elements left out; ``e`` says which, ``f`` selects the lanes that supply ``e``."""
+        plan = mma_plan(shape, dt, at, bt, ct, lanes.profile, satfinite=bool(satfinite), sparse=True)
+        metadata = _metadata(lanes, Sparsity.of(shape, at), e, int(f.value))
+        return lanes.mma(plan, _tuple(a, counts[0]), _tuple(b, counts[1]), _tuple(c, counts[2]), metadata)
+
+    return mma_sp
+
+
 def _declare_sparse() -> None:
     for (shape, types, a, b, c, flags), sparse in product(_SPARSE, ("sp", "sp::ordered_metadata")):
         fp8 = "e4m3" in types
         accumulator = types[4:7]
-
-        def mma_sp(lanes: Lanes) -> None:
-            """D = A*B + C with half of A's elements left out; ``e`` says which, ``f`` selects the lanes that supply ``e``."""
-
         instruction(
             f"mma.{sparse}.sync.aligned.{{shape:{shape}}}.row.col.{flags}{types}",
             convergent=True,
@@ -181,8 +203,8 @@ def _declare_sparse() -> None:
             b=f"in b32 x{b}",
             c=f"in {_register_type(accumulator)} x{c}",
             e="in b32",
-            f="in b32",
-        )(declare_only(mma_sp))
+            f="text",
+        )(_sparse_meaning((a, b, c)))
 
 
 _declare_sparse()
@@ -282,19 +304,7 @@ def movmatrix(lanes: Lanes, a: Value) -> Value:
     return lanes.concat(halves)
 
 
-# -- wmma: fragments of unspecified layout ----------------------------------------------------------------------------
-# shape -> registers of A, B; by element type. Accumulators: f32 and s32 8 (m8n8: 2), f16 4, f64 2.
-_WMMA_INPUTS = {
-    "f16": {"m16n16k16": (8, 8), "m8n32k16": (8, 8), "m32n8k16": (8, 8)},
-    "bf16": {"m16n16k16": (4, 4), "m8n32k16": (2, 8), "m32n8k16": (8, 2)},
-    "tf32": {"m16n16k8": (4, 4)},
-    "f64": {"m8n8k4": (1, 1)},
-    "s8": {"m16n16k16": (2, 2), "m8n32k16": (1, 4), "m32n8k16": (4, 1)},
-    "u8": {"m16n16k16": (2, 2), "m8n32k16": (1, 4), "m32n8k16": (4, 1)},
-    "s4": {"m8n8k32": (1, 1)},
-    "u4": {"m8n8k32": (1, 1)},
-    "b1": {"m8n8k128": (1, 1)},
-}
+# -- wmma ----------------------------------------------------------------------------------------------------------------
 _WMMA_MINIMUM = {
     "f16": ((6, 0), 70), "bf16": ((7, 0), 80), "tf32": ((7, 0), 80), "f64": ((7, 0), 80), "s8": ((6, 3), 72), "u8": ((6, 3), 72),
     "s4": ((6, 3), 75), "u4": ((6, 3), 75), "b1": ((6, 3), 75),
@@ -302,75 +312,100 @@ _WMMA_MINIMUM = {
 _SPACES = "{space:global|shared|shared::cta}?"
 
 
-def _accumulators(shape: str, element: str) -> int:
-    """Registers of a C or D fragment."""
-    if shape.startswith("m8n8"):
-        return 2
-    return 4 if element == "f16" else 8
-
-
-def _wmma_types(element: str) -> Iterator[tuple[str, str]]:
-    """(type slots of ``wmma.mma``, flags) by the element type of A, with D's and C's types read off the first and last."""
+def _wmma_types(element: str) -> Iterator[tuple[str, str, str]]:
+    """(type slots of ``wmma.mma``, D's type, C's type) by the element type of A."""
     if element == "f16":
         for d, c in product(("f16", "f32"), repeat=2):
-            yield f"{{dt:{d}}}.{{ct:{c}}}", ""
+            yield f"{{dt:{d}}}.{{ct:{c}}}", d, c
     elif element in ("bf16", "tf32"):
-        yield f"{{dt:f32}}.{element}.{element}.{{ct:f32}}", ""
+        yield f"{{dt:f32}}.{element}.{element}.{{ct:f32}}", "f32", "f32"
     elif element == "f64":
-        yield "{rounding:rn|rz|rm|rp}?.{dt:f64}.f64.f64.{ct:f64}", ""
+        yield "{rounding:rn|rz|rm|rp}?.{dt:f64}.f64.f64.{ct:f64}", "f64", "f64"
     else:
-        yield f"{{dt:s32}}.{element}.{element}.{{ct:s32}}", ".{satfinite}?" if element != "b1" else ""
+        flags = ".{satfinite}?" if element != "b1" else ""
+        yield f"{{dt:s32}}.{element}.{element}.{{ct:s32}}{flags}", "s32", "s32"
 
 
-def _declare_wmma(spelling: str, element: str, loads: str = "", stores: str = "", **roles: Any) -> None:
-    def wmma(lanes: Lanes) -> None:
-        """A warp-wide matrix operation on fragments whose layout the manual leaves open."""
+def _declare_wmma_load(shape: str, element: str, operand: str, layouts: str, minimum: tuple[tuple[int, int], int]) -> None:
+    found = wmma_layout(shape, element, operand.upper())
+    register = _register_type(element) if operand == "c" or element == "f64" else "b32"
+
+    def wmma_load_fragment(lanes: Lanes, p: Value, stride: Value | None, *, layout: str, space: str) -> Value | tuple[Value, ...]:
+        """Load a fragment of A, B or C from the matrix at ``p``, whose rows (``col``: columns) lie ``stride`` elements apart, or side by side."""
+        return wmma_load(lanes, found, layout == "row", _space(space), p, stride)
+
+    instruction(
+        f"wmma.load.{operand}.sync.aligned.{{layout:{layouts}}}.{shape}.{_SPACES}.{element}",
+        convergent=True,
+        loads="{space}",
+        since=minimum[0],
+        sm=minimum[1],
+        d=f"out {register} x{found.registers}",
+        p="addr",
+        stride="in b32 ?",
+    )(wmma_load_fragment)
+
+
+def _declare_wmma_store(shape: str, element: str, minimum: tuple[tuple[int, int], int]) -> None:
+    found = wmma_layout(shape, element, "D")
+
+    def wmma_store_fragment(lanes: Lanes, p: Value, d: Value, stride: Value | None, *, layout: str, space: str) -> None:
+        """Store a fragment of D to the matrix at ``p``; ``stride`` as in ``wmma.load``."""
+        wmma_store(lanes, found, layout == "row", _space(space), p, _tuple(d, found.registers), stride)
+
+    instruction(
+        f"wmma.store.d.sync.aligned.{{layout:row|col}}.{shape}.{_SPACES}.{element}",
+        convergent=True,
+        stores="{space}",
+        since=minimum[0],
+        sm=minimum[1],
+        p="addr",
+        d=f"in {_register_type(element)} x{found.registers}",
+        stride="in b32 ?",
+    )(wmma_store_fragment)
+
+
+def _declare_wmma_product(shape: str, element: str, types: str, d: str, c: str, layouts: tuple[str, str]) -> None:
+    counts = {o: wmma_layout(shape, t, o).registers for o, t in (("A", element), ("B", element), ("C", c), ("D", d))}
+    register = "f64" if element == "f64" else "b32"
+    popc = "{op:xor|and}.popc." if element == "b1" else ""
+
+    def wmma_mma(
+        lanes: Lanes, a: Value, b: Value, c: Value, *, dt: str, ct: str, rounding: str, satfinite: str, op: str
+    ) -> tuple[Value, ...]:
+        """D = A*B + C on fragments that ``wmma.load`` made (the layouts named say how), as products of ``mma.sync``."""
+        plans = wmma_plans(shape, dt, element, ct, lanes.profile, rounding, bool(satfinite), op)
+        return wmma_product(lanes, shape, plans, dt, ct, *(_tuple(v, counts[o]) for v, o in zip((a, b, c), "ABC", strict=True)))
 
     since, sm = _WMMA_MINIMUM[element]
-    instruction(spelling, convergent=True, loads=loads, stores=stores, since=since, sm=sm, **roles)(declare_only(wmma))
+    instruction(
+        f"wmma.mma.{popc}sync.aligned.{{alayout:{layouts[0]}}}.{{blayout:{layouts[1]}}}.{shape}.{types}",
+        convergent=True,
+        since=since,
+        sm=sm,
+        d=f"out {_register_type(d)} x{counts['D']}",
+        a=f"in {register} x{counts['A']}",
+        b=f"in {register} x{counts['B']}",
+        c=f"in {_register_type(c)} x{counts['C']}",
+    )(wmma_mma)
 
 
-def _declare_all_wmma() -> None:
-    accumulators: set[tuple[str, str, str]] = set()
-    for element, shapes in _WMMA_INPUTS.items():
-        for shape, counts in shapes.items():
-            register = "f64" if element == "f64" else "b32"
-            # Elements of less than a byte: A by row, B by column only.
-            alayout, blayout = ("row", "col") if element in ("s4", "u4", "b1") else ("row|col", "row|col")
-            for operand, count, layout in zip("ab", counts, (alayout, blayout), strict=True):
-                _declare_wmma(
-                    f"wmma.load.{operand}.sync.aligned.{{layout:{layout}}}.{shape}.{_SPACES}.{element}",
-                    element,
-                    loads="{space}",
-                    d=f"out {register} x{count}",
-                    p="addr",
-                    stride="in b32 ?",
-                )
-            popc = "{op:xor|and}.popc." if element == "b1" else ""
-            for types, flags in _wmma_types(element):
-                d, c = types.split("{dt:")[1].split("}")[0], types.split("{ct:")[1].split("}")[0]
-                accumulators |= {(shape, d, element), (shape, c, element)}
-                _declare_wmma(
-                    f"wmma.mma.{popc}sync.aligned.{{alayout:{alayout}}}.{{blayout:{blayout}}}.{shape}.{types}{flags}",
-                    element,
-                    d=f"out {_register_type(d)} x{_accumulators(shape, d)}",
-                    a=f"in {register} x{counts[0]}",
-                    b=f"in {register} x{counts[1]}",
-                    c=f"in {_register_type(c)} x{_accumulators(shape, c)}",
-                )
-    _declare_accumulators(sorted(accumulators))
+def _declare_wmma() -> None:
+    accumulators: dict[tuple[str, str], tuple[tuple[int, int], int]] = {}
+    for element, shapes in WMMA_SHAPES.items():
+        # Elements of less than a byte: A by row, B by column only.
+        layouts = ("row", "col") if element in ("s4", "u4", "b1") else ("row|col", "row|col")
+        for shape in shapes:
+            for operand, choices in zip("ab", layouts, strict=True):
+                _declare_wmma_load(shape, element, operand, choices, _WMMA_MINIMUM[element])
+            for types, d, c in _wmma_types(element):
+                _declare_wmma_product(shape, element, types, d, c, layouts)
+                for kind in (d, c):
+                    least = _WMMA_MINIMUM[element]
+                    accumulators[shape, kind] = min(accumulators.get((shape, kind), least), least)
+    for (shape, kind), minimum in sorted(accumulators.items()):
+        _declare_wmma_load(shape, kind, "c", "row|col", minimum)
+        _declare_wmma_store(shape, kind, minimum)
 
 
-def _declare_accumulators(rows: Sequence[tuple[str, str, str]]) -> None:
-    seen: set[tuple[str, str]] = set()
-    for shape, kind, element in rows:
-        if (shape, kind) in seen:
-            continue
-        seen.add((shape, kind))
-        vector = f"{_register_type(kind)} x{_accumulators(shape, kind)}"
-        where = f"sync.aligned.{{layout:row|col}}.{shape}.{_SPACES}.{kind}"
-        _declare_wmma(f"wmma.load.c.{where}", element, loads="{space}", d=f"out {vector}", p="addr", stride="in b32 ?")
-        _declare_wmma(f"wmma.store.d.{where}", element, stores="{space}", p="addr", d=f"in {vector}", stride="in b32 ?")
-
-
-_declare_all_wmma()
+_declare_wmma()

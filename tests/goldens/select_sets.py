@@ -1,6 +1,6 @@
 """Take the small selection of hardware results that the tests run on from a full set of recordings.
 
-    python tests/goldens/select.py FULL_SET
+    python tests/goldens/select_sets.py FULL_SET
 
 FULL_SET is a folder that ``golden.cu`` filled (``layout.json``, ``*.bin.gz`` and its reader ``read.py``). Writes ``mma.npz`` and ``scalar.npz`` beside this file:
 ``index`` is JSON (UTF-8 bytes), ``words`` are all 32-bit words in the index's order. Of every dense mma, every class of operands, one warp; of every
