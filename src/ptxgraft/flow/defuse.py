@@ -29,8 +29,10 @@ class DefUse:
         if not writes:
             return (-1,)
         block = self.cfg.block_of(point)
-        found: list[int] = []
         position = bisect_left(writes, point) - 1
+        if position >= 0 and writes[position] >= block.start and self.program.instructions[writes[position]].guard is None:
+            return (writes[position],)  # nearly always
+        found: list[int] = []
         while position >= 0 and writes[position] >= block.start:
             found.append(writes[position])
             if self.program.instructions[writes[position]].guard is None:

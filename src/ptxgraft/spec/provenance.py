@@ -43,6 +43,7 @@ class Tracer:
     _memo: dict[int, object] = field(default_factory=dict)
     _weight_loads: dict[tuple[int, int], frozenset[tuple[int, int]]] = field(default_factory=dict)
     _entered: set[tuple[int, int]] = field(default_factory=set)
+    _computed_from: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     _environment: dict[Key, np.ndarray] | None = None
     _patterns: dict[bytes, str] = field(default_factory=dict)
 
@@ -141,7 +142,7 @@ class Tracer:
             if key in self._weight_loads:
                 stack.pop()
                 continue
-            inputs = self._inputs(*key)
+            inputs = self._inputs(key[1])
             waiting = [k for k in inputs if k not in self._weight_loads]
             if waiting and key not in self._entered:
                 self._entered.add(key)
@@ -152,8 +153,14 @@ class Tracer:
             stack.pop()
         return frozenset().union(*(self._weight_loads[k] for k in start))
 
-    def _inputs(self, register: int, write: int) -> list[tuple[int, int]]:
-        """What a write of a register was computed from, as (register, write) pairs; nothing for loads and tensor-core instructions."""
+    def _inputs(self, write: int) -> list[tuple[int, int]]:
+        """What instruction ``write`` computes from, as (register, write) pairs; nothing for loads and tensor-core instructions."""
+        found = self._computed_from.get(write)
+        if found is None:
+            found = self._computed_from[write] = self._find_inputs(write)
+        return found
+
+    def _find_inputs(self, write: int) -> list[tuple[int, int]]:
         instruction = self.program.instructions[write]
         form = instruction.form
         if form is None or form.loads or form.tensor or form.family == "texture":
