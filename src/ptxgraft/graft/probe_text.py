@@ -58,7 +58,7 @@ def write_probe(program: Program, parts: Sequence[Part], buffer: ProbeBuffer) ->
         assert function is not None
         scratch = Scratch(fresh)
         lines = _source(program, function, buffer, (pointer, slots), scratch)
-        text = _store(lines, part, site.guard, buffer, scratch)
+        text = indented(document, site.statement, _store(lines, part, site.guard, buffer, scratch))
         if site.after:
             script.insert_after(site.statement, text)
         else:
