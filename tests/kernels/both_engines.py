@@ -1,0 +1,73 @@
+"""One launch on both CPU engines.
+
+Invariant: the engines start from equal arguments and must leave equal bytes in every one of them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ptxgraft
+from ptxgraft.run.result import RunResult
+
+
+def launch(
+    ptx: bytes,
+    name: str,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    args: Sequence[Any],
+    shared_bytes: int = 0,
+    profile: str = "sm_90",
+    engine: str = "warp",
+) -> tuple[list[Any], RunResult]:
+    """Run a kernel on copies of ``args``; gives the copies as the kernel left them, and the run's result."""
+    memo: dict[int, Any] = {}
+    mine = [copy.deepcopy(a, memo) for a in args]
+    result = ptxgraft.load(ptx).kernel(name, profile=profile, engine=engine).launch(grid, block, mine, shared_bytes=shared_bytes)
+    return mine, result
+
+
+def both(
+    ptx: bytes,
+    name: str,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    args: Sequence[Any],
+    shared_bytes: int = 0,
+    profile: str = "sm_90",
+) -> list[Any]:
+    """What both engines leave in the arguments; fails where the two differ by a byte."""
+    by_engine = [launch(ptx, name, grid, block, args, shared_bytes, profile, engine)[0] for engine in ("warp", "numpy")]
+    for position, (warp, reference) in enumerate(zip(*by_engine, strict=True)):
+        for got, wanted in zip(arrays_of(warp), arrays_of(reference), strict=True):
+            assert same_bytes(got, wanted), f"{name}: the engines differ in argument {position}: {first_difference(got, wanted)}"
+    return by_engine[0]
+
+
+def arrays_of(value: Any) -> list[NDArray]:
+    """The arrays behind an argument: none behind a number."""
+    if isinstance(value, np.ndarray):
+        return [value]
+    return [value.array] if isinstance(value, (ptxgraft.Texture, ptxgraft.Surface)) else []
+
+
+def same_bytes(a: NDArray, b: NDArray) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+def first_difference(a: NDArray, b: NDArray) -> str:
+    """The first element whose bytes differ, in words."""
+    left, right = (np.ascontiguousarray(x).reshape(-1).view(np.uint8).reshape(x.size, -1) for x in (a, b))
+    at = int(np.flatnonzero((left != right).any(axis=1))[0])
+    return f"element {at}: {a.reshape(-1)[at]!r} and {b.reshape(-1)[at]!r}"
+
+
+def whole(rng: np.random.Generator, shape: Sequence[int] | int, limit: int, dtype: Any = np.float32) -> NDArray:
+    """Random whole numbers from -limit to limit: sums of their products are exact while they stay below the type's precision, in any order."""
+    return rng.integers(-limit, limit + 1, shape).astype(dtype)
