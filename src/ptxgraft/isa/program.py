@@ -165,6 +165,13 @@ class _Binder:
             self._implicit[role.name] = self.new_register(f".{role.name}", role.type, self.entry.scope, 0)
         return Reg(self._implicit[role.name])
 
+    def scratch(self, width: int) -> Reg:
+        """The program's register for values that live from one instruction to the next."""
+        name = f".scratch{width}"
+        if name not in self._implicit:
+            self._implicit[name] = self.new_register(name, TYPES[f"b{width}"], -1, 0)
+        return Reg(self._implicit[name])
+
     def new_variable(self, name: str, space: str, type: str, size: int, align: int, **extra) -> int:
         offset = -1
         if space == "shared":
@@ -308,6 +315,8 @@ class _Binder:
         operands = match(form, texts, scope.parser, self.implicit)
         if ".param" in form.opcode:
             form = self.parameter_form(form, operands)
+        if form.control == "indirect-branch":
+            operands = (self.as_word(statement, operands[0]), *operands[1:])
         instruction = self.emit(statement, form, guard, operands)
         if form.control:
             self.aim(instruction, labels)
@@ -321,6 +330,14 @@ class _Binder:
                 assert local is not None
                 return local
         return form
+
+    def as_word(self, statement: Statement, operand: Operand | None) -> Operand | None:
+        """An index as a register of 32 bits, which is what engines branch by."""
+        if operand is None or (isinstance(operand, Reg) and self.registers[operand.id].type.width == 32):
+            return operand
+        word = self.scratch(32)
+        self.synthetic("mov.b32", (word, operand), statement)
+        return word
 
     def aim(self, instruction: Instruction, labels: Labels) -> None:
         """Note the labels that an instruction of control names; they are found when all are known."""

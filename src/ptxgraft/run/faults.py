@@ -80,6 +80,11 @@ def unknown_handle(site: Site, kind: str, handle: int, known: Iterable[int]) -> 
     return site.fault(f"{handle:#x} is no {kind} of this launch (there are: {listed})")
 
 
+def no_branch_target(site: Site, index: int, count: int) -> KernelFault:
+    """An indirect branch got an index that its list of ``count`` targets does not have."""
+    return site.fault(f"there is no branch target {index}, the list has {count}, numbered from 0")
+
+
 def trapped(site: Site) -> KernelFault:
     """A ``trap`` or ``brkpt`` was run."""
     return site.fault("the kernel stopped itself")

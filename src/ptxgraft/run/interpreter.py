@@ -253,6 +253,8 @@ class _Batch:
         state.pc[group] = instruction.index + 1
         if kind == "branch":
             state.pc[taken] = instruction.targets[0]
+        elif kind == "indirect-branch":
+            state.pc[taken] = self.chosen(instruction, taken)
         elif kind in ("exit", "return"):
             state.live &= ~taken
             state.pc[taken] = END
@@ -269,6 +271,19 @@ class _Batch:
         else:
             raise faults.unknown_instruction(self.program, instruction.index)
         return False
+
+    def chosen(self, instruction: Instruction, taken: NDArray[np.bool_]) -> NDArray[np.int32]:
+        """Where each lane of ``taken`` goes at an indirect branch: the target that its index selects."""
+        state = self.state
+        operand = instruction.operands[0]
+        assert operand is not None
+        index = state.spread(state.compiler.scalar(operand, TYPES["u32"])())
+        wrong = taken & (index >= len(instruction.targets))
+        if wrong.any():
+            warp, lane = (int(v) for v in np.argwhere(wrong)[0])
+            site = state.machine.site_of(warp, lane, instruction.index)
+            raise faults.no_branch_target(site, int(index[warp, lane]), len(instruction.targets))
+        return np.array(instruction.targets, dtype=np.int32)[index[taken]]
 
     def convergent(self, instruction: Instruction, group: NDArray[np.bool_]) -> bool:
         """Run an operation that needs its warp together, for the lanes that are complete. True: the group was complete and goes on behind it."""

@@ -58,6 +58,8 @@ def fault_of(launch: Launch, code: Code, worker: Stopped, budget: int) -> Ptxgra
         return faults.trapped(site)
     if kind == Fault.CONVERGENCE:
         return _convergence(launch, code, worker, site)
+    if kind == Fault.INDEX and not worker.field("fault_reason"):
+        return faults.no_branch_target(site, address, len(launch.program.instructions[index].targets))
     if kind == Fault.INDEX:
         return site.fault(_OUT_OF_RANGE[worker.field("fault_reason")].format(address))
     assert kind == Fault.UNKNOWN, kind
@@ -97,7 +99,6 @@ def _access(launch: Launch, site: Site, kind: Fault, address: int, size: int, ac
 
 
 _OUT_OF_RANGE = {
-    0: "there is no branch target {}",
     1: f"there is no barrier {{}}, only 0 to {BARRIERS - 1}",
     2: "a barrier for {} threads, which is no multiple of 32",
 }
