@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgraft.isa import ENTRIES, Entry, Form, Role, form_of
+from ptxgraft.isa import ENTRIES, TYPES, Entry, Form, Role, form_of
 
 FULL_MASK = 0xFFFFFFFF
 SM = 90
@@ -239,7 +239,9 @@ def _columns(form: Form, ins: Sequence[Slot]) -> list[NDArray[np.uint64]]:
     rng = np.random.default_rng(zlib.crc32(form.opcode.encode()))
     count = _rows_of(form, ins)
     if form.tensor:
-        elements = {"a": form.slots.get("at", ""), "b": form.slots.get("bt", ""), "c": form.slots.get("ct", "")}
+        types = [word for word in form.opcode.split(".") if word in TYPES]  # d, a, b, c; wmma of f16 leaves a and b out
+        at, bt = types[1:3] if len(types) == 4 else ("f16", "f16")
+        elements = {"a": at, "b": bt, "c": types[-1]}
         return [_fragment(rng, elements[s.role.name], s.width, count) for s in ins]
     made = []
     for slot in ins:
@@ -441,5 +443,5 @@ def _operation(case: Case) -> list[str]:
             operands[-1] += f"|{results[0]}"
         elif taken or results:
             names = results or taken
-            operands.append("{" + ", ".join(names) + "}" if role.count > 1 or form.root == "mma" else names[0])
+            operands.append("{" + ", ".join(names) + "}" if role.count > 1 or form.tensor else names[0])
     return [*before, f"{form.opcode} {', '.join(operands)};", *after]

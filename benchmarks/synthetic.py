@@ -27,7 +27,7 @@ _HEAD = f"""//
 \t.param .u64 {ENTRY}_param_1,
 \t.param .f32 {ENTRY}_param_2
 )
-.maxntid 128, 1, 1
+.reqntid 32, 4, 1
 {{
 \t.reg .pred \t%p<REGS>;
 \t.reg .b16 \t%rs<REGS>;
