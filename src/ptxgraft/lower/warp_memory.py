@@ -198,7 +198,7 @@ class Memory:
 
     # -- loads --------------------------------------------------------------------------------------------------------
     def load(self, space: str, address: Val, width: int, count: int) -> tuple[Val, ...]:
-        if address.uniform and space != "local":
+        if address.uniform and space not in ("local", "generic"):  # one address of local memory is another word for each lane
             return self.load_one(space, address, width, count)
         out, type = self.out, f"<{LANES} x i{width}>"
         bytes_ = width // 8 * count

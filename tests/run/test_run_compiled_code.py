@@ -1,0 +1,38 @@
+"""The smallest kernels that showed what an engine got wrong in compiled programs: each is a case in the way some compiler writes it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ptxgraft
+
+HEAD = """.version 8.0
+.target sm_80
+.address_size 64
+"""
+ENGINES = ["warp", "numpy"]
+
+
+def run(body: str, engine: str, block: int = 64, declarations: str = "", module: str = "") -> np.ndarray:
+    """The word that each thread leaves: %r1 is its number, %rd1 the address of its word."""
+    text = f"""{HEAD}{module}
+.visible .entry k(.param .u64 out)
+{{
+    .reg .pred %p<8>; .reg .b16 %h<8>; .reg .b32 %r<40>; .reg .b64 %rd<12>; .reg .b64 %SP, %SPL; .reg .f32 %f<8>;
+    {declarations}
+    ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd1, %rd1, %rd2;
+{body}
+    ret;
+}}
+"""
+    out = np.zeros(block, np.uint32)
+    ptxgraft.load(text).kernel("k", engine=engine).launch(1, block, [out])
+    return out
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("load", ["ld.u32 %r2, [%SP+16];", "ld.v2.u32 {%r3, %r2}, [%SP+16];", "ld.volatile.u32 %r2, [%SP+20];"])
+def test_one_generic_address_is_another_word_in_each_lanes_local_memory(load: str, engine: str):
+    body = f"mov.u64 %SPL, depot; cvta.local.u64 %SP, %SPL; st.v2.u32 [%SP+16], {{%r1, %r1}}; {load} st.global.u32 [%rd1], %r2;"
+    assert np.array_equal(run(body, engine, declarations=".local .align 16 .b8 depot[64];"), np.arange(64))
