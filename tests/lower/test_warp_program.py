@@ -12,7 +12,7 @@ from ptxgraft.flow.liveness import build_liveness
 from ptxgraft.isa import Program, bind
 from ptxgraft.lower import jit, warp_compile
 from ptxgraft.lower.warp_compile import ENTRY, Functions
-from ptxgraft.lower.warp_graph import LIMIT, build_graph, eligible
+from ptxgraft.lower.warp_graph import LIMIT, build_graph, compile_cost, eligible
 from ptxgraft.lower.warp_plan import WarpPlan, leaders_of
 from ptxgraft.lower.warp_program import assemble, native_code, register_slots
 from ptxgraft.lower.warp_state import LAUNCH, WARP, WORKER, Layout, slot_bytes
@@ -143,7 +143,10 @@ def test_blocks_of_a_program_that_is_one_function():
     assert graph.headers == {loop} and loop not in graph.alone
     assert graph.live[loop] == {r.id for r in program.registers if r.name in ("%rd0", "%r0", "%r1", "%r9")}
     assert eligible(program)
-    assert not eligible(program_of("    add.u32 %r1, %r1, 1;\n" * (LIMIT + 1)))
+    long = program_of("    ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r5];\n" * 100)
+    assert eligible(long)
+    assert compile_cost(long.instructions[0]) * 300 > LIMIT
+    assert not eligible(program_of("    ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r5];\n" * 300))
     assert not eligible(program_of("    frobnicate.b32 %r1, %r2;\n"))
 
 

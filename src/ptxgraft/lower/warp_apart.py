@@ -16,7 +16,9 @@ from ptxgraft.lower.warp_state import FULL, LANES, LAUNCH, RECORD_BYTES, WARP, F
 
 
 class _SlotMachine(Machine):
-    """Remembers allocations in the launch's ``sites``."""
+    """Remembers allocations in the launch's ``sites``. Some lanes are missing, as a rule: no groups."""
+
+    grouped = False
 
     def remembered(self) -> Segment:
         launch = self.launch()
@@ -24,9 +26,6 @@ class _SlotMachine(Machine):
         number = self.out.value(f"zext i32 {self.out.value(f'load atomic i32, ptr {site} monotonic, align 4')} to i64")
         table = self.field(LAUNCH, launch, "allocations")
         return self.record(self.address(table, self.out.value(f"mul i64 {number}, {RECORD_BYTES}")), site)
-
-    def missed(self, segment: Segment, addresses: str) -> None:
-        self.out.value(f"call ptr {self.runtime('remember')}(ptr {self.w}, ptr {addresses}, i32 {self.bits}, ptr {segment.site})")
 
 
 class Apart(Copy):

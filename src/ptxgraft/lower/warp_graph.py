@@ -10,8 +10,22 @@ from dataclasses import dataclass
 from ptxgraft.isa import Instruction, Program
 from ptxgraft.lower.warp_plan import WarpPlan, leaders_of, live_at
 
-LIMIT = 400
-"""Programs of more instructions run as threaded code: this form's compile time grows too fast."""
+LIMIT = 2500
+"""Programs that would take longer to compile, in milliseconds by ``compile_cost``, run as threaded code."""
+
+_COSTS = {"tensor": 6, "texture": 40, "atomic": 8, "approximate": 9, "half": 2, "warp": 2}
+"""Milliseconds to compile a statement, by family; others take about one."""
+
+
+def compile_cost(instruction: Instruction) -> int:
+    """Milliseconds to compile a statement as part of a function (measured on one core; the order of magnitude is what counts)."""
+    form = instruction.form
+    if form is None:
+        return 0
+    if form.family == "memory":
+        elements = max((r.count for r in form.roles), default=1)
+        return 3 + 2 * elements if form.loads else 4 + 4 * elements
+    return 8 if form.root in ("prmt", "div", "rem") else _COSTS.get(form.family, 1)
 
 
 @dataclass(slots=True)
@@ -34,7 +48,7 @@ class Graph:
 
 def eligible(program: Program) -> bool:
     """Can and should the program be compiled this way?"""
-    if len(program.instructions) > LIMIT:
+    if sum(map(compile_cost, program.instructions)) > LIMIT:
         return False
     for instruction in program.instructions:
         form = instruction.form

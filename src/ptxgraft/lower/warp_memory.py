@@ -15,21 +15,12 @@ from dataclasses import dataclass
 
 from ptxgraft.lower.ir import Emitter, Val
 from ptxgraft.lower.warp_access import ATOMIC_BIT, STORE_BIT, access_code
-from ptxgraft.lower.warp_state import LANES, LAUNCH, RECORD, RUNTIME, WARP, Layout, slot_bytes
+from ptxgraft.lower.warp_fields import Fields
+from ptxgraft.lower.warp_lanewise import lanewise
+from ptxgraft.lower.warp_state import LANES, LAUNCH, RECORD, WARP, slot_bytes
 
 FAILED = "failed"
 """The block to go to when a fault has been written down."""
-
-GATHERED = (32, 64)
-"""Element widths that the CPU can gather."""
-
-_CHANGING = frozenset(
-    ["active", "live", "status", "blocked", "waiting", "steps", "barrier", "votes", "present", "block", "resume", "pcs", "stop"]
-)
-"""Fields that are not the same all through a launch."""
-
-METADATA = "!0 = !{}\n"
-"""What a module's text ends with that uses a machine."""
 
 _TABLES = ("global", "const", "generic")
 
@@ -37,12 +28,13 @@ _TABLES = ("global", "const", "generic")
 @dataclass(slots=True)
 class Segment:
     """Where addresses of a space lie: ``base`` .. ``base + size - 1``, at host address ``+ delta`` (i64 text each).
-    ``site`` names what remembers it, if anything does."""
+    ``pointer`` is where an i32 remembers its number, if anything does, for the instruction ``site``."""
 
     base: str
     size: str
     delta: str
-    site: str = ""
+    pointer: str = ""
+    site: int = -1
 
 
 @dataclass(slots=True)
@@ -55,14 +47,15 @@ class Affine:
     width: int
 
 
-class Memory:
+class Memory(Fields):
     """The memory part of a machine. ``w`` is the name of the warp's pointer, ``index`` that of the instruction's number, ``bits`` the active lanes
-    (i32 text both), ``mask`` the same as a predicate. The owner sets them before each statement."""
+    (i32 text both), ``mask`` the same as a predicate. The owner sets them before each statement. ``grouped``: are groups tried?"""
 
     group = LANES // 2
+    grouped = True
 
     def __init__(self, out: Emitter, w: str = "%w") -> None:
-        self.out, self.w = out, w
+        super().__init__(out, w)
         self.activate("-1")
         self.index = "0"
         self.can_fail = False
@@ -77,37 +70,16 @@ class Memory:
         """The allocation that this place in the program met last (or any other)."""
         raise NotImplementedError
 
-    def missed(self, segment: Segment, addresses: str) -> None:
-        """Remember the allocation of the first active lane's address."""
-        raise NotImplementedError
+    def missed(self, segment: Segment) -> None:
+        """The site may remember another allocation now."""
 
-    # -- structures ---------------------------------------------------------------------------------------------------
-    def field(self, layout: Layout, base: str, name: str, extra: int = 0) -> str:
-        """The contents of a scalar field of the structure at pointer ``base``."""
-        pointer = self.address(base, layout[name] + extra)
-        constant = "" if name in _CHANGING else ", !invariant.load !0"
-        return self.out.value(f"load {layout.types[name]}, ptr {pointer}, align {4 if layout.types[name] == 'i32' else 8}{constant}")
-
-    def address(self, base: str, offset: int | str) -> str:
-        return self.out.value(f"getelementptr i8, ptr {base}, i64 {offset}")
-
-    def launch(self) -> str:
-        return self.field(WARP, self.w, "launch")
-
-    def runtime(self, name: str) -> str:
-        """A pointer to a function of the runtime module."""
-        table = self.field(LAUNCH, self.launch(), "runtime")
-        return self.out.value(f"load ptr, ptr {self.address(table, 8 * RUNTIME.index(name))}, align 8")
-
+    # -- text ---------------------------------------------------------------------------------------------------------
     def require(self, condition: str) -> None:
         """Go on if the i1 ``condition`` holds, else to ``FAILED``."""
         self.can_fail = True
         label = self.out.fresh_label("ok")
         self.branch(condition, label, FAILED)
         self.out.label(label)
-
-    def branch(self, condition: str, yes: str, no: str) -> None:
-        self.out.emit(f"br i1 {condition}, label %{yes}, label %{no}")
 
     def vector(self, a: Val, width: int, count: int = LANES) -> str:
         """``a`` as a vector of ``width`` bits: its name."""
@@ -116,11 +88,6 @@ class Memory:
         if isinstance(a.const, int):
             return f"splat (i{width} {a.name})"
         return self.splat(a.name, width, count)
-
-    def splat(self, scalar: str, width: int, count: int = LANES) -> str:
-        type = f"<{count} x i{width}>"
-        first = self.out.value(f"insertelement {type} poison, i{width} {scalar}, i64 0")
-        return self.out.value(f"shufflevector {type} {first}, {type} poison, <{count} x i32> zeroinitializer")
 
     def addresses(self, address: Val) -> str:
         """The lanes' addresses as a vector of i64, written where it is needed: an affine address is not, on the fast path."""
@@ -147,14 +114,16 @@ class Memory:
         raw = self.out.value(f"load {type}, ptr {self.address(values, i * slot_bytes(width))}, align {min(64, width * 4)}")
         return Val(self.out.value(f"select <{LANES} x i1> {self.lanes_of(self.bits)}, {type} {raw}, {type} zeroinitializer"), width)
 
-    def checked(self, function: str, address: Val, values: str, code: int, segment: Segment | None) -> None:
-        """Let the runtime do it, lane by lane."""
-        pointer, given = self.runtime(function), f", ptr {values}" if values else ""
+    def rest(self, space: str, address: Val, values: str, width: int, count: int, store: bool, segment: Segment) -> None:
+        """Gather, scatter, or lane by lane: between memory and ``values``."""
+        function = lanewise(self.out.module, space, width, count, store)
         addresses = self.fill(address)
-        if segment is not None and segment.site:
-            self.missed(segment, addresses)
-        ok = self.out.value(f"call i1 {pointer}(ptr {self.w}, ptr {addresses}{given}, i32 {self.bits}, i32 {self.index}, i32 {code})")
-        self.require(ok)
+        site = segment.pointer or "null"
+        given = f"ptr {self.w}, ptr {addresses}, ptr {values}, i32 {self.bits}, i32 {self.index}"
+        tried = f"i64 {segment.base}, i64 {segment.size}, i64 {segment.delta}, ptr {site}"
+        self.require(self.out.value(f"call i1 @{function}({given}, {tried})"))
+        if segment.pointer:
+            self.missed(segment)
 
     def values(self, width: int, count: int) -> str:
         return self.out.slot(("values", width, count), f"[{count} x <{LANES} x i{width}>]")
@@ -175,10 +144,10 @@ class Memory:
         size = out.value(f"zext i32 {self.field(LAUNCH, launch, space + '_bytes')} to i64")
         return Segment("0", size, out.value(f"ptrtoint ptr {start} to i64"))
 
-    def record(self, pointer: str, site: str = "") -> Segment:
-        base = self.field(RECORD, pointer, "base")
-        size = self.out.value(f"sub i64 {self.field(RECORD, pointer, 'end')}, {base}")
-        return Segment(base, size, self.field(RECORD, pointer, "delta"), site)
+    def record(self, record: str, pointer: str = "") -> Segment:
+        base = self.field(RECORD, record, "base")
+        size = self.out.value(f"sub i64 {self.field(RECORD, record, 'end')}, {base}")
+        return Segment(base, size, self.field(RECORD, record, "delta"), pointer)
 
     def inside(self, segment: Segment, address: str, span: int | str, align: int) -> str:
         """i1: do ``span`` bytes from ``address`` lie in the segment, ``address`` a multiple of ``align``?"""
@@ -201,33 +170,19 @@ class Memory:
         if address.uniform and space not in ("local", "generic"):  # one address of local memory is another word for each lane
             return self.load_one(space, address, width, count)
         out, type = self.out, f"<{LANES} x i{width}>"
-        bytes_ = width // 8 * count
         segment = self.segment(space)
-        done, slow = out.fresh_label("loaded"), out.fresh_label("slow")
+        done, rest = out.fresh_label("loaded"), out.fresh_label("rest")
         ways: list[tuple[str, list[str]]] = []
-        gather = out.fresh_label("gather") if width in GATHERED else slow
-        align = 1 if space == "host" else bytes_
-        if space == "local":
-            out.emit(f"br label %{gather}")
-        else:
-            ways.append((*self.load_groups(segment, address, width, count, align, gather, done),))
-        if width in GATHERED:
-            out.label(gather)
-            pointers = self.pointers(segment, address, bytes_, align, slow, space == "local")
-            name = f"llvm.masked.gather.v{LANES}i{width}.v{LANES}p0"
-            out.declare(f"declare {type} @{name}(<{LANES} x ptr>, <{LANES} x i1>, {type})")
-            unit, found = width // 8 if align > 1 else 1, []
-            for i in range(count):
-                at = out.value(f"getelementptr i8, <{LANES} x ptr> {pointers}, i64 {i * width // 8}") if i else pointers
-                mask = self.lanes_of(self.bits)
-                given = f"<{LANES} x ptr> align {unit} {at}, <{LANES} x i1> {mask}, {type} zeroinitializer"
-                found.append(out.value(f"call {type} @{name}({given})"))
-            ways.append((out.block, found))
-            out.emit(f"br label %{done}")
-        out.label(slow)
+        if self.grouped and space != "local":
+            bytes_ = width // 8 * count
+            ways.append(self.load_groups(segment, address, width, count, 1 if space == "host" else bytes_, rest, done))
+            out.label(rest)
         values = self.values(width, count)
-        self.checked("access", address, values, access_code(space, width, count), segment)
-        ways.append((out.block, [self.stored(values, type, width, i).name for i in range(count)]))
+        self.rest(space, address, values, width, count, False, segment)
+        found = [self.stored(values, type, width, i) for i in range(count)]
+        if not ways:
+            return tuple(found)
+        ways.append((out.block, [v.name for v in found]))
         out.emit(f"br label %{done}")
         out.label(done)
         return tuple(Val(self.phi(type, [(block, found[i]) for block, found in ways]), width) for i in range(count))
@@ -255,7 +210,7 @@ class Memory:
             out.emit(
                 f"store <{LANES} x i{width}> zeroinitializer, ptr {self.address(values, i * slot_bytes(width))}, align {min(64, width * 4)}"
             )
-        self.checked("access", address, values, access_code(space, width, count), segment)
+        self.rest(space, address, values, width, count, False, segment)
         first = self.first_lane()
         scalars = [
             out.value(
@@ -361,75 +316,28 @@ class Memory:
         type = f"<{size * count} x i{width}>"
         return self.out.value(f"shufflevector {type} {whole}, {type} poison, <{size} x i32> <{order}>")
 
-    def pointers(self, segment: Segment, address: Val, bytes_: int, align: int, otherwise: str, local: bool) -> str:
-        """Host pointers of the lanes, where all active ones are fine; goes ``otherwise`` where not."""
-        out, shape = self.out, f"<{LANES} x i64>"
-        name, mask = self.addresses(address), self.lanes_of(self.bits)
-        low = self.reduce("umin", out.value(f"select <{LANES} x i1> {mask}, {shape} {name}, {shape} splat (i64 -1)"))
-        used = out.value(f"select <{LANES} x i1> {mask}, {shape} {name}, {shape} zeroinitializer")
-        high = self.reduce("umax", used)
-        ok = out.value(f"and i1 {self.inside(segment, low, bytes_, 1)}, {self.inside(segment, high, bytes_, 1)}")
-        if align > 1:
-            odd = self.reduce("or", used)
-            even = out.value(f"icmp eq i64 {out.value(f'and i64 {odd}, {align - 1}')}, 0")
-            ok = out.value(f"and i1 {ok}, {even}")
-        fast = out.fresh_label("lanes")
-        self.branch(ok, fast, otherwise)
-        out.label(fast)
-        moved = out.value(f"add {shape} {name}, {self.splat(segment.delta, 64)}")
-        if local:  # each lane has its own copy of the segment
-            numbers = ", ".join(f"i64 {i}" for i in range(LANES))
-            moved = out.value(f"add {shape} {moved}, {out.value(f'mul {shape} <{numbers}>, {self.splat(segment.size, 64)}')}")
-        return out.value(f"inttoptr {shape} {moved} to <{LANES} x ptr>")
-
-    def reduce(self, operation: str, name: str) -> str:
-        self.out.declare(f"declare i64 @llvm.vector.reduce.{operation}.v{LANES}i64(<{LANES} x i64>)")
-        return self.out.value(f"call i64 @llvm.vector.reduce.{operation}.v{LANES}i64(<{LANES} x i64> {name})")
-
     # -- stores -------------------------------------------------------------------------------------------------------
     def store(self, space: str, address: Val, values: Sequence[Val]) -> None:
         out, width, count = self.out, values[0].width, len(values)
         type = f"<{LANES} x i{width}>"
-        bytes_ = width // 8 * count
-        align = 1 if space == "host" else bytes_
+        align = 1 if space == "host" else width // 8 * count
         segment = self.segment(space)
         names = [self.vector(v, width) for v in values]
-        done, slow, free = out.fresh_label("stored"), out.fresh_label("slow"), out.fresh_label("free")
-        scatter = out.fresh_label("scatter") if width in GATHERED else slow
-        if space in ("param",):
-            out.emit(f"br label %{slow}")
-        else:
+        done, rest, free = out.fresh_label("stored"), out.fresh_label("rest"), out.fresh_label("free")
+        quick = space not in ("local", "param") and (address.uniform or self.grouped)
+        if quick:
             watches = self.field(LAUNCH, self.launch(), "watch_count")
-            self.branch(out.value(f"icmp eq i64 {watches}, 0"), free, slow)
+            self.branch(out.value(f"icmp eq i64 {watches}, 0"), free, rest)
             out.label(free)
-            if space == "local":
-                out.emit(f"br label %{scatter}")
-            elif address.uniform:
-                self.store_one(segment, address, names, width, align, slow, done)
-            else:
-                self.store_groups(segment, address, names, width, align, scatter, done)
-            if width in GATHERED and (space == "local" or not address.uniform):
-                out.label(scatter)
-                pointers = self.pointers(segment, address, bytes_, align, slow, space == "local")
-                name = f"llvm.masked.scatter.v{LANES}i{width}.v{LANES}p0"
-                out.declare(f"declare void @{name}({type}, <{LANES} x ptr>, <{LANES} x i1>)")
-                self.scatter(name, pointers, names, width, align)
-                out.emit(f"br label %{done}")
-        out.label(slow)
+            (self.store_one if address.uniform else self.store_groups)(segment, address, names, width, align, rest, done)
+            out.label(rest)
         place = self.values(width, count)
         for i, value in enumerate(names):
             out.emit(f"store {type} {value}, ptr {self.address(place, i * slot_bytes(width))}, align {min(64, width * 4)}")
-        self.checked("access", address, place, access_code(space, width, count, STORE_BIT), segment)
-        out.emit(f"br label %{done}")
-        out.label(done)
-
-    def scatter(self, name: str, pointers: str, names: Sequence[str], width: int, align: int) -> None:
-        """Lane by lane in order where lanes can meet. Whole accesses are aligned, so two lanes' accesses are one or apart, and element by element is as good."""
-        out = self.out
-        mask, unit = self.lanes_of(self.bits), width // 8 if align > 1 else 1
-        for i, value in enumerate(names):
-            at = out.value(f"getelementptr i8, <{LANES} x ptr> {pointers}, i64 {i * width // 8}") if i else pointers
-            out.emit(f"call void @{name}(<{LANES} x i{width}> {value}, <{LANES} x ptr> align {unit} {at}, <{LANES} x i1> {mask})")
+        self.rest(space, address, place, width, count, True, segment)
+        if quick:
+            out.emit(f"br label %{done}")
+            out.label(done)
 
     def store_one(self, segment: Segment, address: Val, names: Sequence[str], width: int, align: int, otherwise: str, done: str) -> None:
         """All lanes write one address: the last one's value stays."""
@@ -486,7 +394,8 @@ class Memory:
         """One lane after another, lowest first, all addresses checked before the first."""
         out, type = self.out, f"<{LANES} x i{width}>"
         code = access_code(space, width, 1, STORE_BIT | ATOMIC_BIT)
-        self.checked("place", address, "", code, None)
+        given = f"ptr {self.w}, ptr {self.fill(address)}, i32 {self.bits}, i32 {self.index}, i32 {code}"
+        self.require(out.value(f"call i1 {self.runtime('place')}({given})"))
         results = self.values(width, 1)
         loop, done, before = out.fresh_label("lane"), out.fresh_label("done"), out.block
         self.branch(out.value(f"icmp ne i32 {self.bits}, 0"), loop, done)

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from ptxgraft.isa import Program
 from ptxgraft.lower.ir import IrModule
 from ptxgraft.lower.warp_apart import Apart
+from ptxgraft.lower.warp_fields import METADATA
 from ptxgraft.lower.warp_graph import build_graph
-from ptxgraft.lower.warp_memory import METADATA
 from ptxgraft.lower.warp_plan import WarpPlan
 from ptxgraft.lower.warp_together import Together
 

@@ -15,9 +15,10 @@ from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa import TYPES, Address, Form, Imm, Instruction, Operand, Program, Reg, Resource, Role, Sink, Special, Symbol, Var, Vector
 from ptxgraft.lower.ir import Emitter, IrModule, Val, literal
 from ptxgraft.lower.warp_control import operation_bytes
+from ptxgraft.lower.warp_fields import METADATA
 from ptxgraft.lower.warp_lanes import WarpLanes
 from ptxgraft.lower.warp_machine import Machine, fragment_registers
-from ptxgraft.lower.warp_memory import FAILED, METADATA, Segment
+from ptxgraft.lower.warp_memory import FAILED, Segment
 from ptxgraft.lower.warp_state import LANES, LAUNCH, OPERATION_HEAD, RECORD_BYTES, WARP, slot_bytes
 
 if TYPE_CHECKING:
@@ -174,9 +175,6 @@ class OperationMachine(Machine):
         wide = self.out.value(f"zext i32 {number} to i64")
         table = self.field(LAUNCH, self.launch(), "allocations")
         return self.record(self.address(table, self.out.value(f"mul i64 {wide}, {RECORD_BYTES}")), self.place)
-
-    def missed(self, segment: Segment, addresses: str) -> None:
-        self.out.value(f"call ptr {self.runtime('remember')}(ptr {self.w}, ptr {addresses}, i32 {self.bits}, ptr {segment.site})")
 
     def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val], metadata: Val | None = None) -> tuple[Val, ...]:
         # Results are written where the operands' words begin: all of D's words come first.

@@ -6,7 +6,7 @@ runs until all live lanes stand at a join.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ptxgraft.isa import Address, Form, Instruction, Program, Reg
 from ptxgraft.lower.ir import Emitter, IrModule, Val, literal
@@ -52,14 +52,12 @@ class _RegisterMachine(Machine):
         self.owner = owner
 
     def remembered(self) -> Segment:
-        base, size, delta, _ = self.owner.sites[int(self.index)]
+        base, size, delta, pointer = self.owner.sites[int(self.index)]
         values = [self.out.value(f"load i64, ptr {place}, align 8") for place in (base, size, delta)]
-        return Segment(*values, site=self.index)
+        return Segment(*values, pointer=pointer, site=int(self.index))
 
-    def missed(self, segment: Segment, addresses: str) -> None:
-        *places, site = self.owner.sites[int(segment.site)]
-        record = self.out.value(f"call ptr {self.runtime('remember')}(ptr {self.w}, ptr {addresses}, i32 {self.bits}, ptr {site})")
-        self.owner.keep(record, places)
+    def missed(self, segment: Segment) -> None:
+        self.owner.recall(segment.site)
 
 
 class Together(Copy):
@@ -203,15 +201,20 @@ class Together(Copy):
         if not wanted:
             return
         launch = machine.launch()
-        table, sites = machine.field(LAUNCH, launch, "allocations"), machine.field(LAUNCH, launch, "sites")
+        sites = machine.field(LAUNCH, launch, "sites")
         for index in wanted:
             site = machine.address(sites, 4 * index)
             places = [out.alloca("i64", 8) for _ in range(3)]
             self.sites[index] = (places[0], places[1], places[2], site)
-            number = out.value(f"zext i32 {out.value(f'load atomic i32, ptr {site} monotonic, align 4')} to i64")
-            self.keep(machine.address(table, out.value(f"mul i64 {number}, {RECORD_BYTES}")), places)
+            self.recall(index)
 
-    def keep(self, record: str, places: Sequence[str]) -> None:
+    def recall(self, index: int) -> None:
+        """Load the allocation that an instruction met last."""
+        out, machine = self.out, self.machine
+        *places, site = self.sites[index]
+        number = out.value(f"zext i32 {out.value(f'load atomic i32, ptr {site} monotonic, align 4')} to i64")
+        table = machine.field(LAUNCH, machine.launch(), "allocations")
+        record = machine.address(table, out.value(f"mul i64 {number}, {RECORD_BYTES}"))
         base = self.machine.field(RECORD, record, "base")
         size = self.out.value(f"sub i64 {self.machine.field(RECORD, record, 'end')}, {base}")
         for value, place in zip((base, size, self.machine.field(RECORD, record, "delta")), places, strict=True):
