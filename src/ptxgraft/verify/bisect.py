@@ -116,14 +116,12 @@ def _pairs(mine: Program, theirs: Program, skipped: dict[str, str]) -> list[Pair
     stretch, _ = changed(mine, theirs)
     if len(runs) == len(others):
         phases = [Pair(f"p{n}", f"p{n}", run[-1]) for n, run in enumerate(runs)]
-        natural = [Pair("a", "a", runs[0][0] - 0.5), Pair("out", "out", runs[-1][-1] + 0.5)]
+        borders = {"a": Pair("a", "a", runs[0][0] - 0.5), "out": Pair("out", "out", runs[-1][-1] + 0.5)}
         if not all(stands_in_entry(theirs, i) for i in (others[0][0], others[-1][-1])):
-            natural = []
-        elif stretch.last > runs[-1][-1]:  # what was replaced goes on behind the mma region
-            del natural[1]
-        stages = {p.stage for p in natural}
-        borders = natural if len(natural) == 2 else natural + [p for p in _borders(mine, theirs, skipped) if p.stage not in stages]
-        return sorted([*phases, *borders], key=lambda p: p.order)
+            borders = {p.stage: p for p in _borders(mine, theirs, skipped)}
+        elif stretch.first <= runs[-1][-1] < stretch.last:  # what was replaced goes on behind the mma region
+            borders |= {p.stage: p for p in _borders(mine, theirs, {}) if p.stage == "out"}
+        return sorted([*phases, *borders.values()], key=lambda p: p.order)
     before = sum(run[-1] < stretch.first for run in runs)
     behind = sum(run[0] > stretch.last for run in runs)
     pairs = _borders(mine, theirs, skipped)

@@ -13,7 +13,7 @@ SAME, DIFFERS, NOT_COMPARABLE = "same", "differs", "not comparable"
 @dataclass(slots=True)
 class Writer:
     """The store that made a byte. ``block`` is the block's coordinates, ``lane`` counts in the warp; ``line`` is the 1-based line of the module that ran;
-    ``phases`` are the phases whose D values flow into the store, in program order."""
+    ``phases`` are the phases whose D values flow into the store other than through a later phase, in program order."""
 
     block: tuple[int, int, int]
     warp: int
