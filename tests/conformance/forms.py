@@ -26,9 +26,16 @@ EXHAUSTIVE = 48
 
 @dataclass(frozen=True, slots=True)
 class Example:
+    """``number`` says which of the opcode's operand lists it is of."""
+
     opcode: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    number: int = 0
+
+    @property
+    def form(self) -> Form:
+        return variants(self.opcode)[self.number]
 
 
 def entries() -> list[Entry]:
@@ -36,9 +43,21 @@ def entries() -> list[Entry]:
 
 
 @cache
-def pure(opcode: str) -> bool:
+def variants(opcode: str) -> tuple[Form, ...]:
+    """The forms of an opcode: one for each of its operand lists."""
+    first = form_of(opcode)
+    return () if first is None else (first, *first.others)
+
+
+def number_of(entry: Entry, opcode: str) -> int:
+    """Which of the opcode's operand lists the entry declares; -1 for none."""
+    return next((i for i, form in enumerate(variants(opcode)) if form.entry is entry), -1)
+
+
+@cache
+def pure(opcode: str, number: int = 0) -> bool:
     """Does the form compute with values alone, at least one of them? (Found out by trying: lanes without a machine refuse the rest.)"""
-    form = form_of(opcode)
+    form = variants(opcode)[number] if variants(opcode) else None
     if form is None or form.meaning is None or not candidate(form.entry) or any(r.type is None or r.count != 1 for r in form.roles):
         return False
     try:
@@ -56,8 +75,12 @@ def candidate(entry: Entry) -> bool:
 
 
 def examples() -> list[Example]:
-    rows = [Example(opcode, tuple(inputs), tuple(outputs)) for entry in entries() for opcode, inputs, outputs in entry.examples]
-    return [row for row in dict.fromkeys(rows) if pure(row.opcode)]
+    rows = [
+        Example(opcode, tuple(inputs), tuple(outputs), max(number_of(entry, opcode), 0))
+        for entry in entries()
+        for opcode, inputs, outputs in entry.examples
+    ]
+    return [row for row in dict.fromkeys(rows) if pure(row.opcode, row.number)]
 
 
 def spellings(entry: Entry) -> Iterator[tuple[str, dict[str, str], bool]]:
@@ -84,14 +107,14 @@ def chosen(entry: Entry) -> list[str]:
 
 
 def forms() -> list[Form]:
-    """The forms to compare engines on. An opcode that two entries would take is the first one's."""
-    found: dict[str, Form] = {}
+    """The forms to compare engines on. An opcode that two entries would take with the same operands is the first one's."""
+    found: dict[tuple[str, int], Form] = {}
     for entry in filter(candidate, entries()):
         for opcode in chosen(entry):
-            form = form_of(opcode)
-            assert form is not None, f"the table does not know its own spelling {opcode}"
-            if pure(opcode):
-                found[opcode] = form
+            number = number_of(entry, opcode)
+            assert number >= 0, f"the table does not know its own spelling {opcode}"
+            if pure(opcode, number):
+                found[opcode, len(variants(opcode)[number].roles)] = variants(opcode)[number]
     return list(found.values())
 
 

@@ -35,16 +35,16 @@ def numpy_instance(jobs: list[Job], profile: str = "sm_90") -> list[list[np.ndar
 def warp_instance(jobs: list[Job], profile: str = "sm_90") -> list[list[np.ndarray]]:
     """Compiled in one go; a job's function is shared by all jobs of its form."""
     functions = WarpFunctions(profile)
-    names: dict[str, str] = {}
+    names: dict[tuple[str, int], str] = {}
     for form, inputs in jobs:
-        if form.opcode not in names:
-            names[form.opcode] = f"f{len(names)}"
+        if (form.opcode, len(inputs)) not in names:
+            names[form.opcode, len(inputs)] = f"f{len(names)}"
             widths = [_width(a) for a in inputs]
-            functions.add(names[form.opcode], widths, _body(form))
+            functions.add(names[form.opcode, len(inputs)], widths, _body(form))
     functions.compile()
     results = []
     for form, inputs in jobs:
-        outputs = functions.call(names[form.opcode], *(a.reshape(-1) for a in inputs))
+        outputs = functions.call(names[form.opcode, len(inputs)], *(a.reshape(-1) for a in inputs))
         results.append([np.asarray(o).reshape(inputs[0].shape) for o in outputs])
     return results
 

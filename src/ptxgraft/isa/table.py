@@ -68,7 +68,7 @@ class Entry:
     sm: int
     specific: str
     """``a``: the target ``sm`` alone has it (``sm_90a``); ``f``: targets of its family (``sm_100f``); '' : every later target."""
-    needs: Mapping[str, Requirement]
+    needs: Mapping[str, Requirement] = field(compare=False)
     """Words that need a later version or target than the declaration itself."""
     family: str
     meaning: Meaning | None
