@@ -6,6 +6,7 @@ Invariant: importing this package fills the table; adding an instruction touches
 import importlib
 import pkgutil
 
+from ptxgraft.isa.binding import bind
 from ptxgraft.isa.operands import (
     Address,
     Group,
@@ -21,7 +22,7 @@ from ptxgraft.isa.operands import (
     Vector,
     registers_of,
 )
-from ptxgraft.isa.program import Instruction, Program, Register, Variable, align_up, bind, parameter_layout
+from ptxgraft.isa.program import Instruction, Program, Register, Variable, align_up, parameter_layout
 from ptxgraft.isa.table import ENTRIES, Entry, Form, Role, form_of
 from ptxgraft.isa.types import TYPES, Type, type_of
 

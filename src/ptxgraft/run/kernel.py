@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgraft.errors import UnsupportedError, UsageError
+from ptxgraft.isa.binding import bind
 from ptxgraft.isa.numerics import PROFILES
-from ptxgraft.isa.program import Program, Variable, bind
+from ptxgraft.isa.program import Program, Variable
 from ptxgraft.isa.types import TYPES
 from ptxgraft.run.execution import DEFAULT_PROFILE, ENGINES, check_choice, execute
 from ptxgraft.run.images import Surface, Texture

@@ -6,7 +6,7 @@ Invariant: the same layer gives the same launch, addresses and handles included.
 from __future__ import annotations
 
 from ptxgraft import data
-from ptxgraft.isa.program import bind
+from ptxgraft.isa import bind
 from ptxgraft.run.images import Surface, Texture
 from ptxgraft.run.kernel import FIRST_HANDLE
 from ptxgraft.run.launch import Launch
