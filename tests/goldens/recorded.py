@@ -87,15 +87,15 @@ def selected_scalar() -> Iterator[Recorded]:
     assert at == words.size
 
 
-def all_mma(full) -> Iterator[Recorded]:
-    """Every dense set of the full recordings."""
+def all_mma(full, sparse: bool = False) -> Iterator[Recorded]:
+    """Every dense set of the full recordings; or every sparse one, whose last input is the metadata (the selector is 0)."""
     for case in full.meta["mma"]:
-        if case["sparse"]:
+        if bool(case["sparse"]) != sparse:
             continue
         for q in case["classes"]:
             data = full.mma(case["name"], q["class"], matrices=False)
             a, b, c, d = ([np.ascontiguousarray(data[k][:, i]) for i in range(data[k].shape[1])] for k in "abcd")
-            yield Recorded(case["insn"], q["class"], [a, b, c], d)
+            yield Recorded(case["insn"], q["class"], [a, b, c, [np.ascontiguousarray(data["e"])]] if sparse else [a, b, c], d)
 
 
 def all_scalar(full) -> Iterator[Recorded]:

@@ -1,14 +1,17 @@
-"""Sparse ``mma`` and ``wmma`` instructions as cases for a GPU: which forms, with which operands.
+"""Sparse ``mma`` and ``wmma`` instructions as cases for a GPU: which forms, with which operands, in which kernel; and the results recorded of them.
 
-Invariant: operands follow from the case alone (splitmix64 of its name), so that a recording needs to hold results only.
+Invariant: operands follow from the case alone (splitmix64 of its name), so that a recording needs to hold results only. One kernel a case; block w computes
+warp w's share and touches nothing else.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -158,7 +161,7 @@ def selectors(form: Form) -> int:
 
 
 def sparse_cases(warps: int) -> Iterator[Case]:
-    """Every sparse ``mma`` with every selector; for the first one also metadata that does not rise, and that is no metadata."""
+    """Every sparse ``mma`` with every selector; for the first one also metadata that does not rise, and that is none (of tf32: means nothing we know)."""
     for form in _spellings("mma"):
         if not form.opcode.startswith("mma.sp"):
             continue
@@ -167,7 +170,7 @@ def sparse_cases(warps: int) -> Iterator[Case]:
             yield Case(form, warps, selector, ordered)
         if form.slots["at"] != "tf32":
             yield Case(form, warps, 0, DISTINCT)
-        yield Case(form, warps, 0, ANY)
+            yield Case(form, warps, 0, ANY)
 
 
 def wmma_cases(warps: int) -> Iterator[Case]:
@@ -179,3 +182,109 @@ def wmma_cases(warps: int) -> Iterator[Case]:
             continue
         yield Case(form, max(1, 32 // matrix_of(form)[2]), pad=32)
         yield Case(form, 1)
+
+
+# -- kernels ----------------------------------------------------------------------------------------------------------
+HEADER = ".version 8.5\n.target sm_90\n.address_size 64\n"
+REGISTER = {"f32": "%f", "f64": "%d", "b32": "%r", "s32": "%r", "b64": "%d"}
+
+
+def cases() -> list[Case]:
+    """All cases, in the order of the recording."""
+    return [*sparse_cases(16), *wmma_cases(16)]
+
+
+def output_bytes(case: Case) -> int:
+    """Bytes of one warp's result: registers, or the matrix in memory."""
+    if case.form.stores:
+        return image_bytes(case)
+    role = case.form.roles[0]
+    assert role.type is not None
+    return role.count * 32 * role.type.bytes
+
+
+def inputs(case: Case) -> np.ndarray:
+    """[warp][byte] of what a kernel reads: all input registers, or the matrix in memory."""
+    if case.form.loads:
+        return image(case)
+    registers = operands(case)
+    return np.concatenate([np.ascontiguousarray(r).view(np.uint8).reshape(case.warps, -1) for r in registers.values()], axis=1)
+
+
+def before(case: Case) -> np.ndarray:
+    """[warp][byte] of what the result's memory holds at first."""
+    return image(case) if case.form.stores else np.zeros((case.warps, output_bytes(case)), np.uint8)
+
+
+def kernel(number: int, case: Case) -> str:
+    """The entry ``k<number>`` of a case."""
+    lines = [f".visible .entry k{number}(.param .u64 in, .param .u64 out)", "{"]
+    lines += [".reg .b32 %r<48>; .reg .f32 %f<48>; .reg .f64 %d<48>; .reg .b64 %l<8>; .reg .b32 %t<4>;"]
+    lines += ["ld.param.u64 %l0, [in]; ld.param.u64 %l1, [out]; mov.u32 %t0, %ctaid.x; mov.u32 %t1, %tid.x;"]
+    lines += [f"mad.wide.u32 %l0, %t0, {inputs(case).shape[1]}, %l0; mad.wide.u32 %l1, %t0, {output_bytes(case)}, %l1;"]
+    lines += ["mul.wide.u32 %l2, %t1, 4; mul.wide.u32 %l3, %t1, 8; add.s64 %l4, %l0, %l2; add.s64 %l5, %l0, %l3;"]
+    lines += ["add.s64 %l2, %l1, %l2; add.s64 %l3, %l1, %l3;"]
+    loads, stores, written, used, at = [], [], [], 0, 0
+    for role in case.form.roles:
+        if role.kind == "addr":
+            written.append("[%l1]" if case.form.stores else "[%l0]")
+            continue
+        if role.name == "f":
+            written.append(str(case.selector))
+            continue
+        if role.name == "stride":
+            if case.pad:
+                written.append(str(stride_bytes(case) * 8 // matrix_of(case.form)[2]))
+            continue
+        assert role.type is not None
+        wide = role.type.width == 64
+        names = [f"{REGISTER[role.type.name]}{used + i}" for i in range(role.count)]
+        used += role.count
+        for i, name in enumerate(names):
+            if role.kind == "out":
+                stores.append(f"st.global.{role.type.name} [{'%l3' if wide else '%l2'}+{i * (256 if wide else 128)}], {name};")
+            else:
+                loads.append(f"ld.global.{role.type.name} {name}, [{'%l5' if wide else '%l4'}+{at}];")
+                at += 256 if wide else 128
+        written.append(names[0] if role.name == "e" else f"{{{', '.join(names)}}}")
+    return "\n".join([*lines, *loads, f"{case.form.opcode} {', '.join(written)};", *stores, "ret;", "}"])
+
+
+# -- recordings -------------------------------------------------------------------------------------------------------
+HERE = Path(__file__).parent
+SAMPLE = 128
+"""Bytes of one warp's result that a recording holds; of the other warps, and of the rest, a checksum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a GPU gave for a case: CRC-32 of each warp's bytes, and the first bytes of warp ``warp``."""
+
+    checksums: tuple[int, ...]
+    warp: int
+    sample: np.ndarray
+
+
+def summary(number: int, result: np.ndarray) -> Result:
+    """The ``number``-th case's results, [warp][byte], as they are recorded."""
+    warp = number % len(result)
+    return Result(tuple(zlib.crc32(row.tobytes()) for row in result), warp, result[warp, :SAMPLE])
+
+
+def write_results(path: Path, head: dict[str, str], results: dict[str, Result]) -> None:
+    """Write a recording: an index (JSON bytes: ``head``, and of each case its name, checksums and sample's size) and all samples in its order."""
+    index = [{"case": n, "checksums": r.checksums, "warp": r.warp, "bytes": r.sample.size} for n, r in results.items()]
+    text = np.frombuffer(json.dumps({**head, "cases": index}).encode(), np.uint8)
+    np.savez_compressed(path, index=text, samples=np.concatenate([r.sample for r in results.values()]))
+
+
+def read_results() -> dict[str, Result]:
+    """The recording in this folder, by case."""
+    with np.load(HERE / "tensor.npz") as file:
+        index, samples = json.loads(bytes(file["index"])), file["samples"]
+    found, at = {}, 0
+    for entry in index["cases"]:
+        found[entry["case"]] = Result(tuple(entry["checksums"]), entry["warp"], samples[at : at + entry["bytes"]])
+        at += entry["bytes"]
+    assert at == samples.size
+    return found

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxgraft.isa import form_of
+from ptxgraft.isa import Imm, form_of
 from ptxgraft.lower.numpy_lanes import NumpyLanes
 
 _SPEC = importlib.util.spec_from_file_location("recorded", Path(__file__).parents[1] / "goldens" / "recorded.py")
@@ -28,7 +28,9 @@ def compare(sets: Iterable) -> tuple[int, int, list[str]]:
     for item in sets:
         form = form_of(item.opcode)
         assert form is not None and form.meaning is not None, item.opcode
-        inputs = [registers[0] if len(registers) == 1 else tuple(registers) for registers in item.inputs]
+        inputs: list = [registers[0] if len(registers) == 1 else tuple(registers) for registers in item.inputs]
+        if form.roles[-1].kind == "text":
+            inputs.append(Imm("int", 0))  # the selector of a sparse mma
         result = form.meaning(lanes, *inputs, **form.options)
         registers = result if isinstance(result, tuple) else (result,)
         assert len(registers) == len(item.outputs), item.opcode
@@ -65,6 +67,10 @@ def full():
 
 def test_every_dense_mma(full, capsys: pytest.CaptureFixture[str]) -> None:
     report("dense mma, full set", compare(recorded.all_mma(full)), 543, 2_641_664, capsys)
+
+
+def test_every_sparse_mma(full, capsys: pytest.CaptureFixture[str]) -> None:
+    report("sparse mma, full set", compare(recorded.all_mma(full, sparse=True)), 168, 933_888, capsys)
 
 
 def test_every_approximation(full, capsys: pytest.CaptureFixture[str]) -> None:

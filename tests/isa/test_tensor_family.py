@@ -95,6 +95,26 @@ def test_flags_may_stand_where_compilers_put_them() -> None:
     assert before.slots == after.slots and before.tensor and before.convergent
 
 
+def test_layouts_keep_their_order_among_themselves() -> None:
+    """As ptxas has it: A is by row and B by column, wherever the two words stand."""
+    for opcode in (
+        "mma.sync.aligned.row.col.m16n8k16.f32.f16.f16.f32",
+        "mma.sync.aligned.m16n8k16.row.f32.f16.f16.f32.col",
+        "wmma.mma.sync.aligned.m16n16k16.row.col.f32.f32",
+    ):
+        assert form_of(opcode) is not None, opcode
+    for opcode in (
+        "mma.sync.aligned.m16n8k16.col.row.f32.f16.f16.f32",
+        "mma.sync.aligned.col.row.m16n8k16.f32.f16.f16.f32",
+        "mma.sp.sync.aligned.m16n8k16.col.row.f32.f16.f16.f32",
+        "mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32",
+        "wmma.mma.sync.aligned.col.row.m8n8k128.xor.popc.s32.b1.b1.s32",
+    ):
+        assert form_of(opcode) is None, opcode
+    swapped = form_of("mma.sync.aligned.col.row.m8n8k4.f32.f16.f16.f32")
+    assert swapped is not None and (swapped.slots["alayout"], swapped.slots["blayout"]) == ("col", "row")
+
+
 class Shared:
     """A machine with shared memory and nothing else."""
 

@@ -227,21 +227,25 @@ def _fill(slots: Sequence[Slot], words: Sequence[str]) -> dict[str, str] | None:
     return None
 
 
+_LAYOUTS = ("row", "col")
+
+
 def _fill_any_order(slots: Sequence[Slot], words: Sequence[str]) -> dict[str, str] | None:
-    """As ``_fill``, but words that are no types may stand in any order: compilers do not agree on the order of flags."""
-    types = [w for w in words if w in TYPES]
-    flags = [w for w in words if w not in TYPES]
+    """As ``_fill``, but only types, and layouts, keep their order among themselves: compilers do not agree on the order of flags."""
+    queues = [[w for w in words if w in TYPES], [w for w in words if w in _LAYOUTS]]
+    flags = [w for w in words if w not in TYPES and w not in _LAYOUTS]
     ordered: list[str] = []
     for slot in slots:
+        queue = next((q for q in queues if q and q[0] in slot.choices), None)
         found = next((w for w in flags if w in slot.choices), None)
         if found is not None:
             flags.remove(found)
             ordered.append(found)
-        elif types and types[0] in slot.choices:
-            ordered.append(types.pop(0))
+        elif queue is not None:
+            ordered.append(queue.pop(0))
         elif not slot.optional:
             return None
-    return None if flags or types else _fill(slots, ordered)
+    return None if flags or any(queues) else _fill(slots, ordered)
 
 
 def _role(name: str, text: str) -> Role:

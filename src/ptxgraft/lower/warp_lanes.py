@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from ptxgraft.lower import warp_float
 from ptxgraft.lower.ir import VECTOR, Emitter, Val, literal
+from ptxgraft.lower.mma_chains import chain_product, is_chain
 from ptxgraft.lower.warp_build import Build
 from ptxgraft.lower.warp_fold import BINARY, COMPARE, fold, in_twos_complement
 from ptxgraft.lower.warp_integer import high_product, look_up, quotient, read_lane
+from ptxgraft.lower.warp_mma import has_primitive
 
 if TYPE_CHECKING:
     from ptxgraft.isa.numerics import MmaPlan
@@ -410,7 +412,15 @@ class WarpLanes:
         self.machine.fault(p, reason)
 
     def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val], metadata: Val | None = None) -> tuple[Val, ...]:
-        return self.machine.mma(plan, a, b, c, metadata)
+        if has_primitive(plan) or not is_chain(plan):
+            return self.machine.mma(plan, a, b, c, metadata)
+        fmt, rounding = ("f64", plan.rounding) if plan.kind == "f64" else ("f32", "rn")
+
+        def fma(x: Val, y: Val, z: Val) -> Val:
+            # Shared: a plan has hundreds of them.
+            return self.outline(f"fma.{fmt}.{rounding}", [x, y, z], lambda lanes, v: [lanes.float_fma(fmt, v[0], v[1], v[2], rounding)])[0]
+
+        return chain_product(self, plan, a, b, c, fma)
 
 
 class _Pure:

@@ -16,7 +16,7 @@ from ptxgraft.lower.warp_tile import Tile, splat, vector
 
 
 def has_primitive(plan: MmaPlan) -> bool:
-    """Can ``mma_function`` write this plan? The others run through ``lower.numpy_mma``."""
+    """Can ``mma_function`` write this plan? Others are chains of scalar operations (``lower.mma_chains``), or the numpy engine's alone."""
     if plan.kind == "float":
         return not is_quad_pair(plan.shape, plan.a)
     return plan.kind in ("int", "bit") or (plan.kind == "f64" and plan.rounding == "rn")
