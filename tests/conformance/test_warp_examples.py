@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
+from forms import number_of, variants
 from warp_meanings import Warp, body_of, widths_of
 
-from ptxgraft.isa import ENTRIES, form_of
+from ptxgraft.isa import ENTRIES
 from ptxgraft.lower.warp_function import WarpFunctions
 
-ROWS = [row for entries in ENTRIES.values() for entry in entries if entry.meaning is not None for row in entry.examples]
+ROWS = [(entry, *row) for entries in ENTRIES.values() for entry in entries if entry.meaning is not None for row in entry.examples]
 
 
 def test_examples_on_uniform_operands() -> None:
     functions = WarpFunctions(machine=Warp())
-    for number, (opcode, inputs, _) in enumerate(ROWS):
-        form = form_of(opcode)
-        assert form is not None, opcode
+    for number, (entry, opcode, inputs, _) in enumerate(ROWS):
+        form = variants(opcode)[number_of(entry, opcode)]
         functions.add(f"f{number}", widths_of(form)[: len(inputs)], body_of(form), [True] * len(inputs))
     functions.compile()
     wrong = []
-    for number, (opcode, inputs, outputs) in enumerate(ROWS):
-        form = form_of(opcode)
-        assert form is not None
+    for number, (entry, opcode, inputs, outputs) in enumerate(ROWS):
+        form = variants(opcode)[number_of(entry, opcode)]
         arrays = [single(bits, width) for bits, width in zip(inputs, widths_of(form), strict=False)]
         got = functions.call(f"f{number}", *arrays)
         for i, (array, want) in enumerate(zip(got, outputs, strict=False)):

@@ -10,11 +10,13 @@ from ptxgraft.isa.table import resolve_roles
 
 SEARCHED = 4000
 """How many combinations to try for a legal one with a given word."""
+WRITTEN = ("clamp",)
+"""Optional words without which ptxas takes nothing."""
 
 
 def spellings(entry: Entry) -> list[tuple[str, dict[str, str]]]:
     """Opcodes and slots that are legal and hold every word of the declaration between them, as few flags as can be."""
-    choices = [("", *slot.choices) if slot.optional else slot.choices for slot in entry.slots]
+    choices = [("", *slot.choices) if slot.optional and slot.name not in WRITTEN else slot.choices for slot in entry.slots]
     found: dict[str, dict[str, str]] = {}
     base: tuple[str, ...] | None = None
     for words in itertools.islice(itertools.product(*choices), SEARCHED):
@@ -69,22 +71,14 @@ COORDINATES = {
     "1d": "{x}", "2d": "{x, x}", "3d": "{x, x, x, x}", "4d": "{x, x, x, x}", "5d": "{x, x, x, x, x}", "a1d": "{l, x}", "a2d": "{l, x, x, x}",
     "cube": "{x, x, x, x}", "acube": "{l, x, x, x}", "2dms": "{x, x, x, x}", "a2dms": "{l, x, x, x}",
 }  # fmt: skip
-GRADIENTS = {
-    "1d": "{f}",
-    "a1d": "{f}",
-    "2d": "{f, f}",
-    "a2d": "{f, f}",
-    "3d": "{f, f, f, f}",
-    "cube": "{f, f, f, f}",
-    "acube": "{f, f, f, f}",
-}
 
 
 def statement(opcode: str, entry: Entry, slots: Mapping[str, str], optional: bool = True) -> str:
     """The opcode with operands of the declared roles; without the optional ones where asked."""
     written: list[str] = []
     for number, role in enumerate(resolve_roles(entry, slots)):
-        if role.implicit or (role.optional and not optional):
+        left_out = not slots.get("hint") if role.name == "policy" else not optional
+        if role.implicit or (role.optional and left_out):
             continue
         text = _operand(role, number, opcode, entry, slots)
         if role.pair:
@@ -103,8 +97,6 @@ def _operand(role: Role, number: int, opcode: str, entry: Entry, slots: Mapping[
     if role.kind == "label":
         return "L_"
     if role.kind == "text":
-        if entry.root == "tex":
-            return GRADIENTS[slots["geometry"]].replace("f", "%f1")
         return IMMEDIATES.get((entry.root, role.name), "0")
     assert role.type is not None, (opcode, role)
     if role.name == "state" and role.kind == "out" and slots["space"] == "shared::cluster":
@@ -113,7 +105,7 @@ def _operand(role: Role, number: int, opcode: str, entry: Entry, slots: Mapping[
     braces = (
         role.count > 1
         or ((entry.root in BRACED or opcode.startswith(("tcgen05.ld", "tcgen05.st"))) and role.name in "abcdr")
-        or role.name == "offsets"
+        or role.name in ("offsets", "offset", "dx", "dy")
     )
     return f"{{{', '.join(registers)}}}" if braces else registers[0]
 

@@ -20,14 +20,17 @@ INTEGER_TYPES = {
     "and": ("b32", "b64"),
     "or": ("b32", "b64"),
     "xor": ("b32", "b64"),
-    "exch": ("b32", "b64", "b128", "u32", "u64", "s32", "s64", "f32", "f64"),
-    "add": ("u32", "s32", "u64", "s64"),
+    "exch": ("b32", "b64", "b128"),
+    "add": ("u32", "s32", "u64"),
     "inc": ("u32",),
     "dec": ("u32",),
     "min": ("u32", "s32", "u64", "s64"),
     "max": ("u32", "s32", "u64", "s64"),
 }
-CAS_TYPES = "{type:b16|b32|b64|b128|u32|u64|s32|s64}"
+CAS_TYPES = "{type:b16|b32|b64|b128}"
+GLOBAL_ORDER = "{sem:relaxed|acquire|release|acq_rel}?.{scope:cta|cluster|gpu|sys}?.{space:global}?"
+GLOBAL_RED_ORDER = "{sem:relaxed|release}?.{scope:cta|cluster|gpu|sys}?.{space:global}?"
+NEEDS = {"b128": ((8, 3), 90), "bf16": ((7, 8), 90), "bf16x2": ((7, 8), 90), "f16": ((6, 3), 70), "b16": ((6, 3), 70)}
 
 
 def _integer_legal(op: str, type: str, **rest: str) -> bool:
@@ -62,11 +65,11 @@ def _update(lanes: Lanes, op: str, type: str, b: Value) -> Callable[[Value], Val
     }[op]
 
 
-INTEGER_SPELLING = "{op:and|or|xor|exch|add|inc|dec|min|max}." + HINT + ".{type:b32|b64|b128|u32|u64|s32|s64|f32|f64}"
+INTEGER_SPELLING = "{op:and|or|xor|exch|add|inc|dec|min|max}." + HINT + ".{type:b32|b64|b128|u32|u64|s32|s64}"
 
 
 @instruction(
-    f"atom.{ORDER}.{INTEGER_SPELLING}", d="out {type}", a="addr", b="in {type}", policy="in b64 ?", legal=_integer_legal, since=(1, 1), sm=11,
+    f"atom.{ORDER}.{INTEGER_SPELLING}", d="out {type}", a="addr", b="in {type}", policy="in b64 ?", legal=_integer_legal, needs=NEEDS, since=(1, 1), sm=11,
     loads="{space}", stores="{space}",
 )  # fmt: skip
 def atom(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, op: str, type: str) -> Value:
@@ -75,10 +78,10 @@ def atom(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, op: str
 
 
 @instruction(
-    f"atom.{ORDER}.cas.{HINT}.{CAS_TYPES}", d="out {type}", a="addr", b="in {type}", c="in {type}", policy="in b64 ?", since=(1, 1), sm=11,
+    f"atom.{ORDER}.cas.{CAS_TYPES}", d="out {type}", a="addr", b="in {type}", c="in {type}", needs=NEEDS, since=(1, 1), sm=11,
     loads="{space}", stores="{space}",
 )  # fmt: skip
-def atom_cas(lanes: Lanes, a: Value, b: Value, c: Value, policy: Value, *, space: str, type: str) -> Value:
+def atom_cas(lanes: Lanes, a: Value, b: Value, c: Value, *, space: str, type: str) -> Value:
     """d = memory at [a]; memory = c where d equals b."""
     width = type_of(type).width
     piece = min(width, 64)
@@ -163,7 +166,7 @@ def red_float(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, ty
 
 
 @instruction(
-    f"atom.{ORDER}.{{op:add}}.noftz.{HINT}.{HALVES}", d="out {type}", a="addr", b="in {type}", policy="in b64 ?", since=(6, 2), sm=60,
+    f"atom.{ORDER}.{{op:add}}.noftz.{HINT}.{HALVES}", d="out {type}", a="addr", b="in {type}", policy="in b64 ?", needs=NEEDS, since=(6, 2), sm=60,
     loads="{space}", stores="{space}",
 )  # fmt: skip
 def atom_half(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, type: str) -> Value:
@@ -176,6 +179,7 @@ def atom_half(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, ty
     a="addr",
     b="in {type}",
     policy="in b64 ?",
+    needs=NEEDS,
     since=(6, 2),
     sm=60,
     loads="{space}",
@@ -196,7 +200,7 @@ def _vector_legal(vec: str, type: str, **rest: str) -> bool:
 
 
 @instruction(
-    f"atom.{ORDER}.{VECTOR_FLOATS}",
+    f"atom.{GLOBAL_ORDER}.{VECTOR_FLOATS}",
     d="out {type} {vec}",
     a="addr",
     b="in {type} {vec}",
@@ -212,7 +216,7 @@ def atom_vector(lanes: Lanes, a: Value, b: tuple[Value, ...], policy: Value, *, 
 
 
 @instruction(
-    f"red.{RED_ORDER}.{VECTOR_FLOATS}",
+    f"red.{GLOBAL_RED_ORDER}.{VECTOR_FLOATS}",
     a="addr",
     b="in {type} {vec}",
     policy="in b64 ?",
@@ -236,7 +240,7 @@ def _each(lanes: Lanes, a: Value, b: tuple[Value, ...], space: str, type: str) -
 
 
 @instruction(
-    f"atom.{ORDER}.{VECTOR_HALVES}", d="out {type} {vec}", a="addr", b="in {type} {vec}", policy="in b64 ?", legal=_vector_legal,
+    f"atom.{GLOBAL_ORDER}.{VECTOR_HALVES}", d="out {type} {vec}", a="addr", b="in {type} {vec}", policy="in b64 ?", legal=_vector_legal,
     since=(8, 1), sm=90, loads="{space}", stores="{space}",
 )  # fmt: skip
 @declare_only
@@ -245,7 +249,7 @@ def atom_vector_half(lanes: Lanes, a: Value, b: tuple[Value, ...], policy: Value
 
 
 @instruction(
-    f"red.{RED_ORDER}.{VECTOR_HALVES}",
+    f"red.{GLOBAL_RED_ORDER}.{VECTOR_HALVES}",
     a="addr",
     b="in {type} {vec}",
     policy="in b64 ?",

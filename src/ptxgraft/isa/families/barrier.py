@@ -103,10 +103,8 @@ def fence(lanes: Lanes) -> None:
     """Nothing: memory is in order."""
 
 
-@instruction(
-    "fence.proxy.{kind:alias|async}.{space:global|shared::cta|shared::cluster}?",
-    since=(7, 5), sm=70,
-)  # fmt: skip
+@instruction("fence.proxy.{kind:alias}", since=(7, 5), sm=70)
+@instruction("fence.proxy.{kind:async}.{space:global|shared::cta|shared::cluster}?", since=(8, 0), sm=90)
 def fence_proxy(lanes: Lanes) -> None:
     """Nothing: memory is in order."""
 

@@ -61,7 +61,7 @@ def pmevent(lanes: Lanes, a: object) -> None:
     """Nothing: a performance counter would count."""
 
 
-@instruction("setmaxnreg.{action:inc|dec}.sync.aligned.u32", n="text", since=(8, 0), sm=90)
+@instruction("setmaxnreg.{action:inc|dec}.sync.aligned.u32", n="text", since=(8, 0), sm=90, specific="a")
 def setmaxnreg(lanes: Lanes, n: object) -> None:
     """Nothing: how many registers a warp owns changes no value."""
 

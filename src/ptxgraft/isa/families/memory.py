@@ -21,6 +21,8 @@ L1 = "{l1:L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1
 L2 = "{l2:L2::evict_normal|L2::evict_first|L2::evict_last}?"
 HINTS = f"{L1}.{L2}.{{hint:L2::cache_hint}}?.{{prefetch:L2::64B|L2::128B|L2::256B}}?"
 VECTOR = "{vec:v2|v4|v8}?"
+WIDE = {f"L2::{word}": ((8, 8), 100) for word in ("evict_normal", "evict_first", "evict_last")}
+"""The priorities of accesses of 32 bytes."""
 
 
 def space_name(space: str) -> str:
@@ -33,11 +35,12 @@ def count_of(vec: str) -> int:
     return int(vec[1:]) if vec else 1
 
 
-def _legal(sem: str, scope: str, space: str, vec: str, type: str, **rest: str) -> bool:
-    """At most 16 bytes an access (32 in global memory); a scope goes with an order between threads and the other way round."""
+def _legal(sem: str, scope: str, space: str, vec: str, type: str, l2: str, **rest: str) -> bool:
+    """At most 16 bytes an access (32 in global memory, where alone ``l2`` may be said); a scope goes with an order between threads, and one
+    with it."""
     size = type_of(type).bytes * count_of(vec)
-    wide = space == "global" and (type_of(type).width, vec) in ((32, "v8"), (64, "v4"))
-    if size > 16 and not wide:
+    wide = space in ("global", "") and (type_of(type).width, vec) in ((32, "v8"), (64, "v4"))
+    if (size > 16 or l2) and not wide:
         return False
     return (sem in ("relaxed", "acquire", "release")) == bool(scope)
 
@@ -61,6 +64,7 @@ def _elements(values: Sequence[Value]) -> Value | tuple[Value, ...]:
     policy="in b64 ?",
     loads="{space}",
     legal=_load_legal,
+    needs=WIDE,
 )
 def ld(lanes: Lanes, a: Value, policy: Value, *, space: str, vec: str, type: str) -> Value | tuple[Value, ...]:
     """d = memory at [a]. Narrow types are widened to the register by their sign."""
@@ -72,7 +76,7 @@ def _ldu_legal(vec: str, type: str, **rest: str) -> bool:
 
 
 @instruction(
-    "ldu.{space:global}?.{vec:v2|v4}?.{type:b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64}",
+    "ldu.{space:global}?.{vec:v2|v4}?.{type:b8|b16|b32|b64|b128|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64}",
     d="out {type} {vec}",
     a="addr",
     loads="{space}",
@@ -98,6 +102,7 @@ def _store_legal(cop: str, mmio: str, **slots: str) -> bool:
     policy="in b64 ?",
     stores="{space}",
     legal=_store_legal,
+    needs=WIDE,
 )
 def st(lanes: Lanes, a: Value, b: Value | tuple[Value, ...], policy: Value, *, space: str, vec: str) -> None:
     """Memory at [a] = b; where two lanes store to one place the highest lane wins."""

@@ -11,7 +11,6 @@ from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.table import declare_only, instruction
 
 SCOPE = "{scope:cta|cluster|gpu|sys}"
-RESTRICTED = "{order:acquire.sync_restrict::shared::cluster|release.sync_restrict::shared::cta}"
 
 
 @instruction("fence.acquire.sync_restrict::shared::cluster.cluster", since=(8, 6), sm=90)
@@ -19,7 +18,6 @@ RESTRICTED = "{order:acquire.sync_restrict::shared::cluster|release.sync_restric
 @instruction("fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster", since=(8, 6), sm=90)
 @instruction("fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster", since=(8, 6), sm=90)
 @instruction(f"fence.proxy.tensormap::generic.release.{SCOPE}", since=(8, 3), sm=90)
-@instruction("fence.proxy.{kind:async.global|async.shared::cta|async.shared::cluster}", since=(8, 0), sm=90)
 def fence(lanes: Lanes) -> None:
     """Nothing: memory is in order."""
 

@@ -6,7 +6,8 @@ a meaning here runs on every instance that can load.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ptxgraft.isa.families.memory import count_of
 from ptxgraft.isa.filtering import BORDER, MIRROR, position, weighted_sum, weights
@@ -85,40 +86,73 @@ def tex(lanes: Lanes, handle: Value, coordinates: Sequence[Value], *, geometry: 
     return _fetch(lanes, handle, coordinates, _DIMENSIONS[geometry], ctype), lanes.const(1, 1)
 
 
-@instruction(
-    "tex.{base}?.{geometry:a1d|a2d|cube|acube|2dms|a2dms}.v4.{dtype:f32|s32|u32}.{ctype:f32|s32}", d="out {dtype} v4", p="out pred |?",
-    a="resource {ctype}", since=(1, 0), sm=10,
-)  # fmt: skip
-@declare_only
-def tex_layers(lanes: Lanes, handle: Value, coordinates: Sequence[Value]) -> None:
-    """As ``tex``, in layers, cube maps and multi-sample textures."""
+# The manual's further ways to fetch. ``offset`` moves the texels by whole ones, ``depth`` compares each with a number instead of reading it.
+_FILTERED = "1d|2d|3d|a1d|a2d|cube|acube"
+_TEXELS = ("v4.{dtype:f32|s32|u32|f16}", "v2.{dtype:f16x2}")
+_OFFSETS = {"1d": 1, "a1d": 1, "2d": 2, "a2d": 2, "3d": 4, "2dms": 2, "a2dms": 2}
+_COMPARED = ("1d", "a1d", "2d", "a2d", "cube", "acube")
+_GRADIENT = {"1d": 1, "a1d": 1, "2d": 2, "a2d": 2, "3d": 4, "cube": 4, "acube": 4}
 
 
-@instruction(
-    "tex.{level}.{geometry:1d|2d|3d|a1d|a2d|cube|acube}.v4.{dtype:f32|s32|u32}.{ctype:f32|s32}", d="out {dtype} v4", p="out pred |?",
-    a="resource {ctype}", lod="in {ctype}", since=(2, 0), sm=20,
-)  # fmt: skip
-@declare_only
-def tex_level(lanes: Lanes, handle: Value, coordinates: Sequence[Value], lod: Value) -> None:
-    """As ``tex``, from the mipmap level ``lod``."""
+def _extras(*, geometry: str, dtype: str, ctype: str = "f32", **rest: str) -> Mapping[str, str]:
+    """The operands that a geometry has: an offset for each axis, a number to compare with, a gradient for each axis, twice."""
+    count = _OFFSETS.get(geometry)
+    vector = f"in f32 x{_GRADIENT[geometry]}" if geometry in _GRADIENT else ""
+    return {
+        "texel": "out b32 x2" if dtype == "f16x2" else f"out {dtype} x4",
+        "offset": f"in s32 x{count} ?" if count else "",
+        "depth": "in f32 ?" if geometry in _COMPARED and ctype == "f32" else "",
+        "vector": vector,
+    }
 
 
-@instruction(
-    "tex.{grad}.{geometry:1d|2d|3d|a1d|a2d|cube|acube}.v4.{dtype:f32|s32|u32}.f32", d="out {dtype} v4", p="out pred |?",
-    a="resource f32", dx="text", dy="text", since=(2, 0), sm=20,
-)  # fmt: skip
-@declare_only
-def tex_grad(lanes: Lanes, handle: Value, coordinates: Sequence[Value], dx: object, dy: object) -> None:
-    """As ``tex``, from the mipmap level that the gradients ask for."""
+def _fetch_legal(*, geometry: str, ctype: str = "f32", **rest: str) -> bool:
+    """Cubes have directions for coordinates, multi-sample textures have texel numbers."""
+    return ctype == ("s32" if geometry.endswith("ms") else "f32") or geometry in ("1d", "2d", "3d", "a1d", "a2d")
+
+
+def _declare_fetches() -> None:
+    kinds: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+        (
+            "tex.{base}?",
+            f"{_FILTERED}|2dms|a2dms",
+            "As ``tex``, in layers, cube maps and multi-sample textures, as halves or compared.",
+            {},
+        ),
+        ("tex.{level}", _FILTERED, "As ``tex``, from the mipmap level ``lod``.", {"lod": "in {ctype}"}),
+        ("tex.{grad}", _FILTERED, "As ``tex``, from the mipmap level that the gradients ask for.", {"dx": "{vector}", "dy": "{vector}"}),
+    )
+    for head, geometries, doc, operands in kinds:
+        for texels in _TEXELS:
+
+            def fetch(lanes: Lanes) -> None: ...
+
+            fetch.__doc__ = doc
+            coordinates = "f32" if "grad" in head else "f32|s32"
+            later = {"f16": ((4, 2), 53), "f16x2": ((4, 2), 53), "2dms": ((3, 2), 30), "a2dms": ((3, 2), 30), "a1d": ((2, 3), 20)}
+            instruction(
+                f"{head}.{{geometry:{geometries}}}.{texels}.{{ctype:{coordinates}}}", d="{texel}", p="out pred |?", a="resource {ctype}",
+                **operands, offset="{offset}", depth="{depth}", derive=_extras, legal=_fetch_legal, needs=later,
+                since=(3, 1) if operands else (1, 0), sm=20 if operands else 10,
+            )(declare_only(fetch))  # fmt: skip
+
+
+_declare_fetches()
 
 
 @instruction(
     "tld4.{component:r|g|b|a}.{geometry:2d|a2d|cube|acube}.v4.{dtype:f32|s32|u32}.f32", d="out {dtype} v4", p="out pred |?",
-    a="resource f32", since=(2, 2), sm=20,
+    a="resource f32", offset="{offset}", depth="{depth}", derive=_extras, since=(2, 2), sm=20,
 )  # fmt: skip
 @declare_only
 def tld4(lanes: Lanes, handle: Value, coordinates: Sequence[Value]) -> None:
     """d = one component of the four texels that bilinear filtering would use."""
+
+
+@instruction("istypep.{type:texref|samplerref|surfref}", p="out pred", a="in b64", since=(4, 0), sm=30)
+@declare_only
+def istypep(lanes: Lanes) -> None:
+    """p = is ``a`` the handle of a texture, a sampler, a surface?"""
 
 
 # -- queries --------------------------------------------------------------------------------------------------------------
@@ -128,13 +162,19 @@ def txq(lanes: Lanes, a: Value, *, query: str) -> Value:
     return lanes.resource("texture", a)["normalized" if query == "normalized_coords" else query]
 
 
-QUERIES = "channel_data_type|channel_order|array_size|num_mipmap_levels|num_samples|filter_mode|addr_mode_0|addr_mode_1|addr_mode_2"
+QUERIES = "channel_data_type|channel_order|array_size|num_mipmap_levels|num_samples|force_unnormalized_coords|filter_mode|addr_mode_0|addr_mode_1|addr_mode_2"
 
 
 @instruction(f"txq.{{query:{QUERIES}}}.b32", d="out b32", a="addr", since=(1, 5), sm=10)
 @declare_only
 def txq_more(lanes: Lanes, a: Value) -> None:
     """A texture's format, or how it is sampled, as the manual's numbers."""
+
+
+@instruction("txq.level.{query:width|height|depth}.b32", d="out b32", a="addr", lod="in b32", since=(4, 3), sm=30)
+@declare_only
+def txq_level(lanes: Lanes, a: Value, lod: Value) -> None:
+    """The size in texels of a texture's mipmap level."""
 
 
 @instruction("suq.{query:width|height|depth}.b32", d="out b32", a="addr", since=(1, 5), sm=10)
@@ -181,7 +221,7 @@ def _place(
 
 
 SURFACE = "{geometry:1d|2d|3d|a1d|a2d}"
-SURFACE_CACHE = "{cop:ca|cg|cs|cv|wb|wt}?"
+LOAD_CACHE, STORE_CACHE = "{cop:ca|cg|cs|cv}?", "{cop:wb|cg|cs|wt}?"
 SURFACE_DATA = "{vec:v2|v4}?.{type:b8|b16|b32|b64}"
 SURFACE_CLAMP = "{clamp:trap|clamp|zero}?"
 
@@ -191,7 +231,7 @@ def _surface_legal(vec: str, type: str, **rest: str) -> bool:
 
 
 @instruction(
-    f"suld.b.{SURFACE}.{SURFACE_CACHE}.{SURFACE_DATA}.{SURFACE_CLAMP}", d="out {type} {vec}", a="resource s32", legal=_surface_legal,
+    f"suld.b.{SURFACE}.{LOAD_CACHE}.{SURFACE_DATA}.{SURFACE_CLAMP}", d="out {type} {vec}", a="resource s32", legal=_surface_legal,
     since=(3, 0), sm=20,
 )  # fmt: skip
 def suld(
@@ -208,7 +248,7 @@ def suld(
 
 
 @instruction(
-    f"sust.b.{SURFACE}.{SURFACE_CACHE}.{SURFACE_DATA}.{SURFACE_CLAMP}", a="resource s32", b="in {type} {vec}", legal=_surface_legal,
+    f"sust.b.{SURFACE}.{STORE_CACHE}.{SURFACE_DATA}.{SURFACE_CLAMP}", a="resource s32", b="in {type} {vec}", legal=_surface_legal,
     since=(1, 5), sm=20,
 )  # fmt: skip
 def sust(
@@ -233,17 +273,25 @@ def sust(
     lanes.store("host", address, b if isinstance(b, tuple) else (b,))
 
 
-@instruction(
-    f"sust.p.{SURFACE}.{{vec:v2|v4}}?.{{type:b32|u32|s32|f32}}.{SURFACE_CLAMP}", a="resource s32", b="in {type} {vec}", since=(1, 5), sm=20
-)
+@instruction(f"sust.p.{SURFACE}.{{vec:v2|v4}}?.{{type:b32}}.{SURFACE_CLAMP}", a="resource s32", b="in {type} {vec}", since=(2, 0), sm=20)
 @declare_only
 def sust_p(lanes: Lanes, handle: Value, coordinates: Sequence[Value], b: Value | tuple[Value, ...]) -> None:
     """Store converted to the surface's own format; x counts texels."""
 
 
+_REDUCED = {
+    "b": {"add": ("u32", "s32", "u64"), "min": ("u32", "s32", "u64", "s64"), "and": ("b32",)},
+    "p": {"add": ("b32",), "min": ("b32", "b64"), "and": ("b32",)},
+}
+
+
+def _reduction_legal(*, form: str, op: str, type: str, **rest: str) -> bool:
+    return type in _REDUCED[form][{"max": "min", "or": "and"}.get(op, op)]
+
+
 @instruction(
-    f"sured.{{form:b|p}}.{{op:add|min|max|and|or}}.{SURFACE}.{{type:u32|s32|b32|u64|s64|b64}}.{SURFACE_CLAMP}", a="resource s32",
-    b="in {type}", since=(3, 0), sm=20,
+    f"sured.{{form:b|p}}.{{op:add|min|max|and|or}}.{{geometry:1d|2d|3d}}.{{type:u32|s32|b32|u64|s64|b64}}.{SURFACE_CLAMP}", a="resource s32",
+    b="in {type}", legal=_reduction_legal, since=(2, 0), sm=20,
 )  # fmt: skip
 @declare_only
 def sured(lanes: Lanes, handle: Value, coordinates: Sequence[Value], b: Value) -> None:

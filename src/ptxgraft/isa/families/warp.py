@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ptxgraft.isa.lanes import Lanes, Value
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.table import instruction
 from ptxgraft.isa.types import type_of
 
 ALL = 0xFFFFFFFF
@@ -190,7 +190,48 @@ def redux_bits(lanes: Lanes, a: Value, membermask: Value, *, op: str) -> Value:
     return _reduce(lanes, a, membermask, ALL if op == "and" else 0, combine)
 
 
-@instruction("elect.sync", d="out b32", p="out pred |?", membermask="in b32", convergent=True, since=(8, 0), sm=90)
-@declare_only
-def elect(lanes: Lanes, membermask: Value) -> None:
-    """d = the elected lane, p = is it this one? The manual leaves open which lane it is."""
+def _number(lanes: Lanes, a: Value) -> Value:
+    """Floats in an order of unsigned numbers: negative ones reversed, the others above them."""
+    sign = lanes.const(0x80000000, 32)
+    negative = lanes.compare("ne", lanes.and_(a, sign), lanes.const(0, 32))
+    return lanes.select(negative, lanes.not_(a), lanes.or_(a, sign))
+
+
+def _float(lanes: Lanes, number: Value) -> Value:
+    sign = lanes.const(0x80000000, 32)
+    positive = lanes.compare("ne", lanes.and_(number, sign), lanes.const(0, 32))
+    return lanes.select(positive, lanes.xor(number, sign), lanes.not_(number))
+
+
+@instruction(
+    "redux.sync.{op:min|max}.{absolute:abs}?.{nan:NaN}?.f32", d="out f32", a="in f32", membermask="in b32", convergent=True, since=(8, 6),
+    sm=100, specific="f",
+    examples=[("redux.sync.min.f32", (0xBF800000, ALL), (0xBF800000,)), ("redux.sync.max.abs.f32", (0xBF800000, 7), (0x3F800000,)),
+              ("redux.sync.max.f32", (0x7FC00001, ALL), (0x7FFFFFFF,)), ("redux.sync.min.NaN.f32", (0xFFC00000, 1), (0x7FFFFFFF,))],
+)  # fmt: skip
+def redux_float(lanes: Lanes, a: Value, membermask: Value, *, op: str, absolute: str, nan: str) -> Value:
+    """d = the least or greatest ``a`` of the members; NaNs are left out, with .NaN one of them gives a NaN; abs: of their magnitudes."""
+    if absolute:
+        a = lanes.and_(a, lanes.const(0x7FFFFFFF, 32))
+    size = lanes.and_(a, lanes.const(0x7FFFFFFF, 32))
+    nans = lanes.compare("gt", size, lanes.const(0x7F800000, 32))
+    members = _members(lanes, membermask)
+    bad = lanes.and_(lanes.ballot(nans), members)
+    # A NaN is the neutral number: no float has it, and what is left of nothing but NaNs is one.
+    identity, order = (ALL, "lt") if op == "min" else (0, "gt")
+    number = lanes.select(nans, lanes.const(identity, 32), _number(lanes, a))
+    found = _reduce(lanes, number, membermask, identity, lambda x, y: lanes.select(lanes.compare(order, y, x), y, x))
+    wanted = lanes.compare("ne", bad, lanes.const(0, 32)) if nan else lanes.compare("eq", bad, members)
+    return lanes.select(wanted, lanes.const(0x7FFFFFFF, 32), _float(lanes, found))
+
+
+@instruction(
+    "elect.sync", d="out b32", p="out pred |", membermask="in b32", convergent=True, since=(8, 0), sm=90,
+    examples=[("elect.sync", (1,), (0, 1))],
+)  # fmt: skip
+def elect(lanes: Lanes, membermask: Value) -> tuple[Value, Value]:
+    """d = the elected lane, p = is it this one? The manual leaves open which lane it is; here the lowest member."""
+    members = _members(lanes, membermask)
+    lowest = lanes.and_(members, lanes.sub(lanes.const(0, 32), members))
+    elected = lanes.sub(lanes.const(31, 32), lanes.leading_zeros(lowest))
+    return elected, lanes.compare("eq", elected, lanes.special("laneid"))
