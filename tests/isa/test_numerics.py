@@ -9,23 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ptxgraft.errors import UnsupportedError
-from ptxgraft.isa.fragments import DENSE_SHAPES
+from ptxgraft.isa.fragments import DENSE_SHAPES, SPARSE_SHAPES, Sparsity
 from ptxgraft.isa.numerics import PROFILES, MmaPlan, mma_plan
 from ptxgraft.lower.numpy_mma import layouts, mma, pack, unpack
 
 
-def every_plan() -> dict[str, MmaPlan]:
-    """Every dense plan of every profile."""
+def every_plan(sparse: bool = False) -> dict[str, MmaPlan]:
+    """Every dense, or every sparse, plan of every profile."""
     plans: dict[str, MmaPlan] = {}
     for profile in PROFILES:
-        for a, shapes in DENSE_SHAPES.items():
+        for a, shapes in (SPARSE_SHAPES if sparse else DENSE_SHAPES).items():
             accumulators = {"f64": ["f64"], "b1": ["s32"]}.get(a, ["s32"] if a[0] in "su" else ["f32", "f16"])
             for shape in shapes:
                 for b in ("e4m3", "e5m2") if a in ("e4m3", "e5m2") else (a,):
                     for d in accumulators:
                         for c in {d, "f16"} if d == "f32" else {d}:
                             try:
-                                plan = mma_plan(shape, d, a, b, c, profile, bit_op="xor" if a == "b1" else "")
+                                plan = mma_plan(shape, d, a, b, c, profile, bit_op="xor" if a == "b1" else "", sparse=sparse)
                             except UnsupportedError:
                                 continue
                             plans[plan.name] = plan
@@ -34,6 +34,8 @@ def every_plan() -> dict[str, MmaPlan]:
 
 PLANS = every_plan()
 FLOAT_PLANS = {name: plan for name, plan in PLANS.items() if plan.kind == "float"}
+SPARSE_PLANS = every_plan(sparse=True)
+SPARSE_FLOAT_PLANS = {name: plan for name, plan in SPARSE_PLANS.items() if plan.kind == "float"}
 
 
 def test_plans_are_many_and_named_apart() -> None:
@@ -43,10 +45,19 @@ def test_plans_are_many_and_named_apart() -> None:
     assert {plan.source for plan in PLANS.values() if plan.profile != "sm_90"} == {"literature"}
 
 
-@pytest.mark.parametrize("plan", FLOAT_PLANS.values(), ids=FLOAT_PLANS)
+def test_sparse_sums_are_confirmed_where_they_were_measured() -> None:
+    assert not PLANS.keys() & SPARSE_PLANS.keys()
+    assert {p.profile for p in SPARSE_PLANS.values()} == {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}
+    for plan in SPARSE_PLANS.values():
+        elsewhere = "assumed" if plan.kind == "float" else "literature"
+        assert plan.source == ("confirmed" if plan.profile == "sm_90" else elsewhere), plan.name
+
+
+@pytest.mark.parametrize("plan", (FLOAT_PLANS | SPARSE_FLOAT_PLANS).values(), ids=FLOAT_PLANS | SPARSE_FLOAT_PLANS)
 def test_each_k_is_summed_once(plan: MmaPlan) -> None:
     ks = [k for step in plan.steps for k in step.ks]
-    assert sorted(ks) == list(range(plan.mnk[2]))
+    assert sorted(ks) == list(range(plan.depth))
+    assert plan.depth == plan.mnk[2] // (2 if plan.sparse else 1)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +100,10 @@ def test_hopper_fp8_goes_by_byte_pairs() -> None:
         ("m8n8k128 s32 b1 b1 s32", "sm_75", {"bit_op": "and"}, r"s32\.and\.popc on profile sm_75"),
         ("m16n8k16 f32 f16 f16 f32", "sm_90", {"satfinite": True}, r"satfinite\.f32"),
         ("m32n8k16 f32 f16 f16 f32", "sm_90", {}, "no profile has it"),
+        ("m16n8k32 s32 s8 u4 s32", "sm_90", {}, "no profile has it"),
+        ("m16n8k16 f32 f16 f16 f32", "sm_75", {"sparse": True}, r"mma\.sp\.sync.*known on: sm_80, sm_86, sm_89, sm_90"),
+        ("m16n8k64 f16 e4m3 e4m3 f16", "sm_90", {"sparse": True}, "no profile has it"),
+        ("m16n8k8 f32 f16 f16 f32", "sm_90", {"sparse": True}, "no profile has it"),
     ],
 )
 def test_unknown_bits_are_refused(words: str, profile: str, flags: dict, message: str) -> None:
@@ -127,3 +142,30 @@ def test_one_element_by_the_letter(data: st.DataObject) -> None:
     left[3, :, 0], right[:, 5, 0], addend[3, 5, 0] = a, b, c
     d = mma(plan, pack(la, left), pack(lb, right), pack(lc, addend))
     assert int(unpack(ld, d)[3, 5, 0]) == element(plan, a, b, c)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_one_element_of_a_sparse_product_by_the_letter(data: st.DataObject) -> None:
+    plan = data.draw(st.sampled_from(list(SPARSE_FLOAT_PLANS.values())))
+    row, column, k = 11, 5, plan.mnk[2]
+    a = data.draw(st.lists(_elements(plan.a), min_size=k // 2, max_size=k // 2))
+    b = data.draw(st.lists(_elements(plan.b), min_size=k, max_size=k))
+    c = data.draw(_elements(plan.c))
+    found = Sparsity.of(plan.shape, plan.a)
+    pairs = [(0, 1), (2, 3)] if plan.a == "tf32" else [(i, j) for j in range(4) for i in range(j)]
+    chosen = data.draw(st.lists(st.sampled_from(pairs), min_size=k // found.group, max_size=k // found.group))
+    metadata = np.full((1, 32), 0xFFFFFFFF, np.uint32)
+    met: list[int] = []
+    for group, (low, high) in enumerate(chosen):
+        lane, shift = int(found.lanes[row, group]), int(found.shifts[row, group])
+        metadata[0, lane] &= np.uint32(~((15 ^ (low | high << 2)) << shift) & 0xFFFFFFFF)
+        met += [b[found.group * group + i] for i in ([low // 2] if plan.a == "tf32" else [low, high])]
+    la, lb, lc, ld = layouts(plan)
+    types = {8: np.uint8, 16: np.uint16, 32: np.uint32}
+    left = np.zeros((*la.matrix, 1), types[la.element_bits])
+    right = np.zeros((*lb.matrix, 1), types[lb.element_bits])
+    addend = np.zeros((*lc.matrix, 1), types[lc.element_bits])
+    left[row, :, 0], right[:, column, 0], addend[row, column, 0] = a, b, c
+    d = mma(plan, pack(la, left), pack(lb, right), pack(lc, addend), metadata)
+    assert int(unpack(ld, d)[row, column, 0]) == element(plan, a, met, c)

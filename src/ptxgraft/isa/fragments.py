@@ -170,7 +170,7 @@ class Sparsity:
     ``lanes`` and ``shifts`` [row][group]: the lane whose word holds the nibble, and its lowest bit. The words of the other lanes have no effect.
     ``step``: selector f reads from lane + ``step`` * f; ``selectors``: how many there are.
 
-    Measured on an H200 with every selector. There ``mma.sp`` and ``mma.sp::ordered_metadata`` are one instruction, and indices that fall, or are
+    Measured on an H200 with every selector. There ``mma.sp`` and ``mma.sp::ordered_metadata`` give the same bits, and indices that fall, or are
     equal, work as this says (the manual leaves the latter, and the former with ordered metadata, undefined); only for tf32 it does so for 4 and 14 alone.
     """
 

@@ -36,7 +36,7 @@ PROFILES: dict[str, Profile] = {
         Profile("sm_80", "literature", "Ampere: 24 fraction bits, long products in two halves"),
         Profile("sm_86", "literature", "Ampere: as sm_80"),
         Profile("sm_89", "literature", "Ada: as sm_80; fp8 with 13 fraction bits"),
-        Profile("sm_90", "confirmed", "Hopper: 25 fraction bits; every mma.sync, sparse ones too, and wmma checked bit for bit on one H200"),
+        Profile("sm_90", "confirmed", "Hopper: 25 fraction bits; every mma.sync, mma.sp and wmma checked bit for bit on one H200"),
         Profile("sm_100", "literature", "Blackwell: mma.sync as sm_90"),
         Profile("sm_120", "literature", "RTX Blackwell: as sm_90; fp8 in one sum"),
     )
