@@ -73,7 +73,7 @@ def _wrong_line(error: Any) -> int:
         return BAD_INPUT
     path = context.command_path if context is not None else "ptxgraft"
     message = " ".join(error.format_message().split()).rstrip(".")
-    note(f"{path}: {message}; `{path} --help` shows what there is")
+    note(f"{path}: {message}{' ' if message.endswith('?') else '; '}`{path} --help` shows what there is")
     return BAD_INPUT
 
 

@@ -8,6 +8,7 @@ import typer
 
 from ptxgraft import capture
 from ptxgraft.cli.console import CapturePath, EngineName, JsonFlag, LaunchName, ProfileName, pick_launch, show
+from ptxgraft.cli.modules import about
 from ptxgraft.cli.verify import GraftFile, OriginalFile
 from ptxgraft.report import bisection_view
 from ptxgraft.text import Document
@@ -32,9 +33,10 @@ def bisect(
     Example: ptxgraft bisect demo-out/frame.ptxcap --launch enc4 --graft demo-out/enc4-wrong.ptx
     """
     recorded = pick_launch(capture.open_capture(cap), launch)
-    first = Document.read(original) if original is not None else None
+    modules = Document.read(graft), Document.read(original) if original is not None else None
     wanted = [s.strip() for s in stages.split(",")] if stages is not None else None
-    found = bisect_launch(recorded, Document.read(graft), first, stages=wanted, engine=engine, profile=profile)
+    with about(cap):
+        found = bisect_launch(recorded, *modules, stages=wanted, engine=engine, profile=profile)
     show(bisection_view(found), found, json)
     if found.exit_code:
         raise typer.Exit(found.exit_code)

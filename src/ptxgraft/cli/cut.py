@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.text import Text
 
 from ptxgraft.cli.console import EntryName, JsonFlag, PtxFile, show, triple, whole_number
-from ptxgraft.cli.modules import pick_entry
+from ptxgraft.cli.modules import about, pick_entry
 from ptxgraft.errors import SourceError, UsageError
 from ptxgraft.graft import Body, Cut, assemble, find_ptxas, function_body, identity_body, text_body
 from ptxgraft.graft import cut as make_cut
@@ -58,7 +58,9 @@ def cut(
     document = Document.read(file)
     name = pick_entry(document, entry)
     shape = triple(block, "block") if block is not None else None
-    made = make_cut(document, name, _region(region), style=style, body=_body(body), callee=callee, block=shape)
+    lines, replacement = _region(region), _body(body)
+    with about(file):
+        made = make_cut(document, name, lines, style=style, body=replacement, callee=callee, block=shape)
     files = write_cut(made, make_folder(output))
     log, assembles = _assembled(made) if check else ("not checked", None)
     head = f"{name}: lines {made.region.first_line} to {made.region.last_line} cut, style {style}; "
@@ -104,11 +106,13 @@ def _body(text: str | None) -> Body | None:
     if path and not Path(text).exists():
         return function_body(Document.read(Path(path)), name)
     try:
-        return text_body(Path(text).read_bytes().decode())
+        content = Path(text).read_bytes().decode()
     except OSError as error:
         raise UsageError(f"cannot read the body {text}: {error.strerror}", hint="give identity, a file, or FILE:NAME") from error
     except UnicodeDecodeError as error:
         raise SourceError(f"{text}: byte {error.start} is no UTF-8, so this is no PTX text") from error
+    with about(Path(text)):
+        return text_body(content)
 
 
 def write_cut(made: Cut, folder: Path) -> dict[str, Path]:

@@ -9,6 +9,7 @@ import typer
 
 from ptxgraft import capture
 from ptxgraft.cli.console import JsonFlag, LaunchName, pick_launch, show
+from ptxgraft.cli.modules import about
 from ptxgraft.report import verdict_view
 from ptxgraft.verify import VALUES, compare, recorded_outputs
 
@@ -38,7 +39,8 @@ def diff(
     Example: ptxgraft diff before.ptxcap after.ptxcap --launch enc4
     """
     first, second = (pick_launch(capture.open_capture(path), launch) for path in (a, b))
-    verdict = compare(recorded_outputs(first), recorded_outputs(second), tolerance=tolerance, values=values)
+    with about(a):
+        verdict = compare(recorded_outputs(first), recorded_outputs(second), tolerance=tolerance, values=values)
     show(verdict_view(verdict), verdict, json)
     if verdict.exit_code:
         raise typer.Exit(verdict.exit_code)

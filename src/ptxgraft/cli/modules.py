@@ -5,12 +5,25 @@ Invariant: an entry is found by its exact name; a wrong name suggests near ones.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from ptxgraft.errors import UsageError
+from ptxgraft.errors import PtxgraftError, SourceErrors, UsageError
 from ptxgraft.flow import Flow
 from ptxgraft.isa import bind
 from ptxgraft.text import Document
+
+
+@contextmanager
+def about(path: Path) -> Iterator[None]:
+    """Errors that come out of this block name ``path`` when they name no place of their own."""
+    try:
+        yield
+    except PtxgraftError as error:
+        if error.place is None and not isinstance(error, SourceErrors) and str(path) not in error.message:
+            error.message = f"{path}: {error.message}"
+        raise
 
 
 def pick_entry(document: Document, name: str | None) -> str:

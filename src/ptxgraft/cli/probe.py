@@ -23,7 +23,7 @@ from ptxgraft.cli.console import (
     show,
     whole_number,
 )
-from ptxgraft.cli.modules import pick_entry
+from ptxgraft.cli.modules import about, pick_entry
 from ptxgraft.errors import UsageError
 from ptxgraft.graft import Probe
 from ptxgraft.graft import probe as make_probe
@@ -85,7 +85,9 @@ def probe(
     name = pick_entry(document, entry)
     line = whole_number(at)
     chosen = [r.strip() for r in registers.split(",")] if registers is not None else None
-    made = make_probe(document, name, at if line is None else line, chosen, argument=_argument(argument), slots=slots)
+    place = _argument(argument)
+    with about(file):
+        made = make_probe(document, name, at if line is None else line, chosen, argument=place, slots=slots)
     parts: list[RenderableType] = [
         Text(f"{name}: probe at {at} (line {', '.join(map(str, made.lines))}): {', '.join(f'{r} {t}' for r, t in made.registers)}"),
         Text(f"slots of {made.slot_bytes} bytes a warp, {made.words} words a lane"),
@@ -99,9 +101,10 @@ def probe(
     untouched: Verdict | None = None
     if run is not None:
         recorded = pick_launch(capture.open_capture(run), launch or name)
-        readings = consult(Oracle(made.document, name, [made]), recorded, engine=engine, profile=profile)
-        values = _values(readings, made, recorded)
-        plain_run = replay(recorded, document, entry=name, engine=engine, profile=profile)
+        with about(run):
+            plain_run = replay(recorded, document, entry=name, engine=engine, profile=profile)
+            readings = consult(Oracle(made.document, name, [made]), recorded, engine=engine, profile=profile)
+            values = _values(readings, made, recorded)
         if any(o.data.size for o in plain_run.outputs):
             untouched = compare(plain_run.outputs, readings.outputs)
             parts.append(Text(f"other outputs: {untouched}", style="red" if untouched.exit_code else "green"))

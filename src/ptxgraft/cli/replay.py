@@ -22,9 +22,10 @@ from ptxgraft.cli.console import (
     pick_launch,
     show,
 )
+from ptxgraft.cli.modules import about
 from ptxgraft.report import verdict_view
 from ptxgraft.text import Document
-from ptxgraft.verify import Replay, compare, recorded_outputs
+from ptxgraft.verify import Replay, Verdict, compare, explain, recorded_outputs, unrecorded
 from ptxgraft.verify import replay as replay_launch
 
 
@@ -54,19 +55,31 @@ def replay(
         check_capture_target(output)
     recorded = pick_launch(capture.open_capture(cap), launch)
     module = Document.read(ptx) if ptx is not None else None
-    ran = replay_launch(recorded, module, engine=engine, profile=profile, step_budget=step_budget)
+    with about(cap):
+        ran = replay_launch(recorded, module, engine=engine, profile=profile, step_budget=step_budget)
     for text in ran.launch.notes:
         note(f"note: {text}")
     if output is not None:
         capture.write([with_outputs(ran)], output, overwrite=True)
         note(f"wrote {output}")
-    expected = recorded_outputs(recorded)
-    verdict = compare(expected, ran.outputs, names=[o.name for o in expected]) if expected else None
+    verdict = _against_recorded(ran, engine, profile)
     line = Text(f"{recorded.label}: {ran.result.statements:,} statements on {engine} ({profile}) in {ran.result.seconds:.3f} s")
     parts = [line, verdict_view(verdict) if verdict is not None else Text("the capture holds no state after the launch to compare with")]
     show(Group(*parts), {"launch": recorded.seq, "kernel": recorded.kernel, "result": ran.result, "against_recorded": verdict}, json)
     if verdict is not None and verdict.exit_code:
         raise typer.Exit(verdict.exit_code)
+
+
+def _against_recorded(ran: Replay, engine: str, profile: str) -> Verdict | None:
+    """What came out against what was recorded, the first difference explained; None where nothing was recorded."""
+    expected = recorded_outputs(ran.recorded)
+    if not expected:
+        return None
+    verdict = compare(expected, ran.outputs, names=[o.name for o in expected])
+    verdict.poisoned = unrecorded(ran.recorded)
+    if verdict.first is not None:
+        verdict.first = explain(verdict.first, ran.recorded, None, ran.program.document, ran.outputs, engine=engine, profile=profile)
+    return verdict
 
 
 def with_outputs(ran: Replay) -> capture.Launch:

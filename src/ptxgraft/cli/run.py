@@ -13,7 +13,7 @@ from rich.text import Text
 from ptxgraft import capture
 from ptxgraft.cli.arguments import FORMS, argument
 from ptxgraft.cli.console import EngineName, EntryName, JsonFlag, ProfileName, PtxFile, check_capture_target, note, show, triple
-from ptxgraft.cli.modules import pick_entry
+from ptxgraft.cli.modules import about, pick_entry
 from ptxgraft.report import Listing, arrays_file, check_target, write_file
 from ptxgraft.run import Module, capture_of, execute, snapshot
 from ptxgraft.text import Document
@@ -59,9 +59,11 @@ def run(
     document = Document.read(file)
     kernel = Module(document).kernel(pick_entry(document, entry), profile=profile, engine=engine)
     values = [argument(text, number) for number, text in enumerate(arg or [])]
-    prepared = kernel.prepare(triple(grid, "grid"), triple(block, "block"), values, shared)
-    before = snapshot(prepared.launch)
-    result = execute(prepared.launch, engine=engine, profile=profile, step_budget=step_budget)
+    shape = triple(grid, "grid"), triple(block, "block")
+    with about(file):
+        prepared = kernel.prepare(*shape, values, shared)
+        before = snapshot(prepared.launch)
+        result = execute(prepared.launch, engine=engine, profile=profile, step_budget=step_budget)
     prepared.bring_back()
     arrays = {f"arg{i}": v for i, v in enumerate(values) if isinstance(v, np.ndarray)}
     if record is not None:

@@ -21,7 +21,7 @@ from ptxgraft.cli.console import (
     show,
     triple,
 )
-from ptxgraft.cli.modules import open_entry
+from ptxgraft.cli.modules import about, open_entry
 from ptxgraft.report import check_target, proof_view, spec_view, write_file
 from ptxgraft.spec import layer_spec, spec_json, spec_markdown
 from ptxgraft.verify import prove_weights
@@ -64,10 +64,10 @@ def spec(
     if md is not None:
         write_file(md, spec_markdown(made))
         note(f"wrote {md}")
-    if recorded is None:
+    if recorded is None or verify is None:
         show(spec_view(made, full=not short), spec_json(made), json)
         return
-    with progress("changing weight bytes", None) as advance:
+    with about(verify), progress("changing weight bytes", None, quiet=json) as advance:
         proof = prove_weights(
             recorded,
             document,

@@ -10,6 +10,7 @@ import typer
 from ptxgraft import capture
 from ptxgraft.cli.console import CapturePath, EngineName, JsonFlag, LaunchName, ProfileName, pick_launch, show
 from ptxgraft.cli.diff import Tolerance, Values
+from ptxgraft.cli.modules import about
 from ptxgraft.report import verdict_view
 from ptxgraft.text import Document
 from ptxgraft.verify import Options
@@ -50,7 +51,9 @@ def verify(
     """
     options = Options(engine, profile, tolerance, values, against, poison=poison)
     recorded = pick_launch(capture.open_capture(cap), launch)
-    verdict = verify_launch(recorded, Document.read(graft), Document.read(original) if original is not None else None, options)
+    modules = Document.read(graft), Document.read(original) if original is not None else None
+    with about(cap):
+        verdict = verify_launch(recorded, *modules, options)
     show(verdict_view(verdict), verdict, json)
     if verdict.exit_code:
         raise typer.Exit(verdict.exit_code)

@@ -101,9 +101,9 @@ def verdict_view(verdict: Verdict) -> RenderableType:
     parts: list[RenderableType] = [Text(str(verdict), style=VERDICT_STYLES.get(verdict.verdict, "yellow"))]
     parts += [Text(f"warning: {w}", style="yellow") for w in verdict.warnings]
     if len(verdict.outputs) > 1:
-        outputs = Listing("output", ">bytes compared", ">differing", "before the run")
+        outputs = Listing("output", ">bytes compared", ">differing", "")
         for o in verdict.outputs:
-            held = "poisoned" if o.output in verdict.poisoned else "as recorded"
+            held = "poisoned before the run" if o.output in verdict.poisoned else ""
             outputs.add_row(o.output, f"{o.bytes_compared:,}", f"{o.bytes_differing:,}", held)
         parts.append(outputs)
     return Group(*parts)

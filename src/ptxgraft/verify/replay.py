@@ -17,6 +17,8 @@ from ptxgraft.isa import Program, bind
 from ptxgraft.run import Launch, RunResult, Watch, execute, launch_from_capture
 from ptxgraft.text import Document
 
+GIVE_MODULE = "give the PTX file (replay: --ptx; verify, bisect: --original)"
+
 
 @dataclass(slots=True, eq=False)
 class Output:
@@ -48,9 +50,9 @@ def document_of(recorded: capture.Launch) -> Document:
     where = f"{recorded.source}: " if recorded.source else ""
     module = recorded.module
     if module is None:
-        raise SourceError(f"{where}{recorded.label}: the capture does not hold the kernel's module", hint="give the PTX file")
+        raise SourceError(f"{where}{recorded.label}: the capture does not hold the kernel's module", hint=GIVE_MODULE)
     if not module.strip():
-        raise SourceError(f"{where}{recorded.label}: the module in the capture is empty", hint="give the PTX file")
+        raise SourceError(f"{where}{recorded.label}: the module in the capture is empty", hint=GIVE_MODULE)
     return Document.parse(module, f"{recorded.kernel}.ptx (in the capture)")
 
 
@@ -103,3 +105,8 @@ def recorded_outputs(recorded: capture.Launch) -> list[Output]:
         if variable.after is not None:
             found.append(Output(f"variable {variable.name!r}", "variable", 0, np.asarray(variable.after)))
     return found
+
+
+def unrecorded(recorded: capture.Launch) -> list[str]:
+    """The outputs whose contents before the launch are not in the capture: a replay fills them with a poison pattern."""
+    return [f"surface at argument {i.arg_offset}" for i in recorded.surfaces if i.before is None]

@@ -19,7 +19,7 @@ from ptxgraft.verify.compare import compare
 from ptxgraft.verify.explain import explain
 from ptxgraft.verify.model import NOT_COMPARABLE, Verdict
 from ptxgraft.verify.poison import poisoned
-from ptxgraft.verify.replay import document_of, recorded_outputs, replay
+from ptxgraft.verify.replay import document_of, recorded_outputs, replay, unrecorded
 
 AGAINST = ("original", "recorded")
 
@@ -78,7 +78,7 @@ def _against_original(recorded: capture.Launch, graft: Document, original: Docum
     verdict = compare(expected.outputs, judged.outputs, tolerance=options.tolerance, values=options.values, names=options.outputs)
     if verdict.first is not None and options.explain:
         verdict.first = explain(verdict.first, launch, reference, graft, judged.outputs, engine=engine, profile=profile)
-    verdict.poisoned = names
+    verdict.poisoned = [*names, *(n for n in unrecorded(launch) if n not in names)]
     verdict.warnings += [*_other_module(recorded, original), *judged.launch.notes]
     return verdict
 
@@ -96,6 +96,7 @@ def _against_recorded(recorded: capture.Launch, graft: Document, original: Docum
     if verdict.first is not None and options.explain:
         reference = original if original is not None else document_of(recorded) if recorded.module is not None else None
         verdict.first = explain(verdict.first, recorded, reference, graft, judged.outputs, engine=engine, profile=profile)
+    verdict.poisoned = unrecorded(recorded)
     verdict.warnings += [*_other_module(recorded, original), *judged.launch.notes]
     return verdict
 
