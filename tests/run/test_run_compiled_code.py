@@ -36,3 +36,13 @@ def run(body: str, engine: str, block: int = 64, declarations: str = "", module:
 def test_one_generic_address_is_another_word_in_each_lanes_local_memory(load: str, engine: str):
     body = f"mov.u64 %SPL, depot; cvta.local.u64 %SP, %SPL; st.v2.u32 [%SP+16], {{%r1, %r1}}; {load} st.global.u32 [%rd1], %r2;"
     assert np.array_equal(run(body, engine, declarations=".local .align 16 .b8 depot[64];"), np.arange(64))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_variables_that_only_other_variables_name(engine: str):
+    module = """
+.global .align 1 .b8 word[4] = {10, 20, 30, 40};
+.global .align 8 .u64 last[2] = {generic(word)+2, 0};
+.global .align 8 .u64 first[3] = {7, generic(last), 0x0};"""
+    body = "ld.global.u64 %rd3, [first+8]; ld.u64 %rd4, [%rd3]; ld.u8 %r2, [%rd4+1]; st.global.u32 [%rd1], %r2;"
+    assert np.array_equal(run(body, engine, block=4, module=module), [40] * 4)

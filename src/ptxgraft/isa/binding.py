@@ -8,6 +8,7 @@ kept with careful roles: its first operand written, the others read, all memory 
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -19,6 +20,9 @@ from ptxgraft.isa.scopes import Labels, Scope
 from ptxgraft.isa.table import Form, Role, form_of
 from ptxgraft.isa.types import TYPES, Type
 from ptxgraft.text import Document, Function, Kind, Statement, variable_declarations
+
+
+_NAME = re.compile(r"(?<![\w$%])[A-Za-z_$%][\w$]*")
 
 
 def bind(document: Document, entry_name: str) -> Program:
@@ -107,6 +111,12 @@ class _Binder:
             variable.name, space, variable.type, width * count, max(variable.align or 0, width), init=variable.init, dynamic=dynamic
         )
 
+    def follow_initialisers(self) -> None:
+        """Take in the module variables that only the initialisers of others name, however long the chain."""
+        for variable in self.variables:  # grows on the way
+            for name in _NAME.findall(variable.init or ""):
+                self.module_variable(name)
+
     def module_variable(self, name: str) -> int | None:
         if name not in self._module:
             declaration = self._module_declarations.get(name)
@@ -139,6 +149,7 @@ class _Binder:
             instruction.targets = (self.returns[label],)
         if self.errors:
             raise self.errors[0] if len(self.errors) == 1 else SourceErrors(self.errors)
+        self.follow_initialisers()
         dynamic_base = align_up(self.shared, self.shared_align)
         for variable in self.variables:
             if variable.dynamic:
