@@ -15,7 +15,7 @@ from ptxgraft.isa.table import declare_only, instruction
 from ptxgraft.text import Document
 
 REGISTERS = {f"%r{i}": i for i in range(10)}
-operand = OperandParser(REGISTERS.get, {}.get)
+operand = OperandParser({**REGISTERS, "%p1": 10}.get, {}.get)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def _declare(spelling: str, **declaration) -> None:
 def _operands(opcode: str, *texts: str) -> dict[str, object]:
     form = form_of(opcode)
     assert form is not None
-    form = choose(form, texts)
+    form = choose(form, texts, {**dict.fromkeys(REGISTERS, False), "%p1": True}.get)
     found = match(form, texts, operand, lambda role: Reg(99))
     return {role.name: value for role, value in zip(form.roles, found, strict=True)}
 
@@ -51,6 +51,15 @@ def test_the_operands_choose_the_list(root: str) -> None:
     assert _operands(f"{root}.b32", "%r1", "[%r2]", "%r3")["more"] == Reg(3)
     image = _operands(f"{root}.b32", "%r1", "[%r2, {%r3, %r4}]")["image"]
     assert image == Resource(Reg(2), Vector((Reg(3), Reg(4))))
+
+
+def test_a_predicate_chooses_the_list(root: str) -> None:
+    _declare(f"{root}.b32", d="out b32", count="in u32 ?")
+    _declare(f"{root}.b32", d="out b32", skip="in pred")
+    assert _operands(f"{root}.b32", "%r1", "%r2") == {"d": Reg(1), "count": Reg(2)}
+    assert _operands(f"{root}.b32", "%r1", "%p1") == {"d": Reg(1), "skip": Reg(10)}
+    assert _operands(f"{root}.b32", "%r1", "!%p1") == {"d": Reg(1), "skip": Reg(10, negated=True)}
+    assert set(_operands(f"{root}.b32", "%r1", "16")) == {"d", "count"}
 
 
 def test_no_list_fits(root: str) -> None:

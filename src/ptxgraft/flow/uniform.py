@@ -68,6 +68,9 @@ def _varies(instruction: Instruction, varying: set[int]) -> bool:
     form = instruction.form
     if form is None or form.family in WARP_WIDE or any(r in varying for r in instruction.reads):
         return True
+    # What takes turns at memory, or takes the warp together, gives each lane its own.
+    if (form.loads and form.stores) or (form.convergent and not form.control):
+        return True
     # A lane's own memory, and memory that other warps may change between two lanes' turns, is read by all lanes at once here: only
     # local memory differs by lane at one address.
     if form.loads in ("local", "generic"):

@@ -16,24 +16,34 @@ if TYPE_CHECKING:
     from ptxgraft.isa.program import Register
 
 
-def choose(form: Form, texts: Sequence[str]) -> Form:
-    """The form whose operand list looks like what is written; the first where none does, so that messages speak of it."""
+def choose(form: Form, texts: Sequence[str], is_predicate: Callable[[str], bool | None] = lambda name: None) -> Form:
+    """The form whose operand list looks like what is written; the first where none does, so that messages speak of it.
+
+    ``is_predicate`` says whether a name is a predicate register; None for what is no register.
+    """
     if not form.others:
         return form
-    return next((f for f in (form, *form.others) if _looks(f, texts)), form)
+    return next((f for f in (form, *form.others) if _looks(f, texts, is_predicate)), form)
 
 
-def _looks(form: Form, texts: Sequence[str]) -> bool:
-    """Do the operands have the roles' number and brackets?"""
+def _looks(form: Form, texts: Sequence[str], is_predicate: Callable[[str], bool | None]) -> bool:
+    """Have the operands the roles' number and brackets, and are predicates where predicates are wanted?"""
     position = 0
     for role in form.roles:
         if role.implicit or role.pair:
             continue
-        if position < len(texts) and _shaped(role, texts[position]):
+        if position < len(texts) and _shaped(role, texts[position]) and _decided(role, texts[position], is_predicate):
             position += 1
         elif not role.optional:
             return False
     return position == len(texts)
+
+
+def _decided(role: Role, text: str, is_predicate: Callable[[str], bool | None]) -> bool:
+    if role.kind != "in" or role.type is None or role.count > 1:
+        return True
+    found = is_predicate(text.lstrip("! "))
+    return found is None or found == (role.type.kind == "p")
 
 
 def _shaped(role: Role, text: str) -> bool:

@@ -198,6 +198,31 @@ def cp_async_hinted(lanes: Lanes, dst: Value, src: Value, size: Imm, src_size: V
     cp_async(lanes, dst, src, size, None if policy is None else lanes.resize(src_size, 32))
 
 
+@instruction(
+    f"{CP_ASYNC}.{CP_PREFETCH}",
+    dst="addr",
+    src="addr",
+    size="text",
+    ignore="in pred",
+    loads="global",
+    stores="{space}",
+    since=(7, 5),
+    sm=80,
+)
+def cp_async_ignoring(lanes: Lanes, dst: Value, src: Value, size: Imm, ignore: Value) -> None:
+    """As ``cp.async``; where ``ignore`` holds the source is not read and zeros are stored."""
+    cp_async(lanes, dst, src, size, lanes.select(ignore, lanes.const(0, 32), lanes.const(int(size.value), 32)))
+
+
+@instruction(
+    f"{CP_ASYNC}.L2::cache_hint.{CP_PREFETCH}", dst="addr", src="addr", size="text", ignore="in pred", policy="in b64", loads="global",
+    stores="{space}", since=(7, 5), sm=80,
+)  # fmt: skip
+def cp_async_ignoring_hinted(lanes: Lanes, dst: Value, src: Value, size: Imm, ignore: Value, policy: Value) -> None:
+    """As above."""
+    cp_async_ignoring(lanes, dst, src, size, ignore)
+
+
 @instruction("cp.async.commit_group", since=(7, 0), sm=80)
 def cp_async_commit(lanes: Lanes) -> None:
     """Nothing: the copies before it have been made."""

@@ -225,10 +225,7 @@ def redux_float(lanes: Lanes, a: Value, membermask: Value, *, op: str, absolute:
     return lanes.select(wanted, lanes.const(0x7FFFFFFF, 32), _float(lanes, found))
 
 
-@instruction(
-    "elect.sync", d="out b32", p="out pred |", membermask="in b32", convergent=True, since=(8, 0), sm=90,
-    examples=[("elect.sync", (1,), (0, 1))],
-)  # fmt: skip
+@instruction("elect.sync", d="out b32", p="out pred |", membermask="in b32", convergent=True, since=(8, 0), sm=90)
 def elect(lanes: Lanes, membermask: Value) -> tuple[Value, Value]:
     """d = the elected lane, p = is it this one? The manual leaves open which lane it is; here the lowest member."""
     members = _members(lanes, membermask)
