@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ptxgraft.errors import SourceError, SourceErrors, UnsupportedError, UsageError
+from ptxgraft.errors import SourceError, SourceErrors, UsageError
 from ptxgraft.isa import Address, Imm, Program, Reg, Var, Vector, bind, parameter_layout
 from ptxgraft.text import Document
 
@@ -143,13 +143,45 @@ def test_calls_are_inlined() -> None:
         ("call (%r1), plus, (%r2);", SourceError, "'plus' has 2 arguments, the call gives 1"),
         ("call plus, (%r2, %r2);", SourceError, "'plus' has 1 results, the call gives 0"),
         ("call (%r1), nowhere, (%r2);", SourceError, "function 'nowhere' is not declared"),
-        ("call (%r1), %rd1, (%r2), proto;", UnsupportedError, "an indirect call is not supported"),
-        ("call again;", UnsupportedError, "'again' calls itself; recursion is not supported"),
+        ("call (%r1), %rd1, (%r2), proto;", SourceError, "'proto' is neither a prototype nor a list of functions"),
+        ("call (%r1), %rd1, (%r2);", SourceError, "an indirect call needs a prototype or a list of functions"),
+        (
+            "p: .callprototype (.reg .b32 _) _ (.reg .b32 _);\ncall (%r1), %rd1, (%r2, %r3), p;",
+            SourceError,
+            "'p' has 1 arguments, the call gives 2",
+        ),
+        ("call [%rd1], (%r2);", SourceError, "a call needs the name of a function, or a register that holds its address"),
+        ("@%p1 call again, (5);", SourceError, "'again' has 0 arguments, the call gives 1"),
     ],
 )
 def test_calls_refused(call: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         body(call, before=CALLEE + ".func again() { call again; ret; }\n")
+
+
+def test_a_recursive_function_is_bound_once() -> None:
+    again = ".func again(.reg .b32 n)\n{\n.reg .pred p;\nsetp.eq.u32 p, n, 0;\n@p ret;\nsub.u32 n, n, 1;\ncall again, (n);\nret;\n}\n"
+    bound = body("call again, (%r1);\nL: call again, (%r2);\nadd.u32 %r3, %r1, %r2;", before=again)
+    assert [i.statement.opcode for i in bound.instructions].count("setp.eq.u32") == 1
+    # It stands before the entry, which begins with a jump over it and ends the program.
+    jump = next(i for i in bound.instructions if i.form is not None and i.form.opcode == "bra")
+    assert jump.targets[0] > jump.index + 1 and bound.instructions[-1].form is not None and bound.instructions[-1].form.opcode == "exit"
+    assert [i.index for i in bound.instructions] == list(range(len(bound.instructions)))
+    # Both calls of the entry and its own return to the places behind them.
+    returns = [i for i in bound.instructions if i.form is not None and i.form.control == "indirect-branch"]
+    assert len(returns) == 3 and len({i.targets for i in returns}) == 1 and len(returns[0].targets) == 3
+    calls = [i for i in bound.instructions if i.statement.opcode == "call" and i.form is not None and i.form.control == "branch"]
+    assert [c.index + 1 for c in calls] == list(returns[0].targets)
+    assert bound.stack_need is None and calls[1].index < bound.labels["L"] < calls[2].index
+
+
+def test_the_stack_that_calls_through_pointers_need_is_known() -> None:
+    leaf = ".func leaf(.param .b64 a)\n{\n.local .b32 mine[30];\nret;\n}\n.func mid(.param .b32 a)\n{\n.reg .b64 q;\nmov.b64 q, leaf;\np: .callprototype () _ (.param .b64 _);\n"
+    leaf += ".param .b64 x;\nst.param.b64 [x], 5;\ncall q, (x), p;\nret;\n}\n"
+    bound = body("mov.u64 %rd1, mid;\np: .callprototype () _ (.param .b32 _);\ncall %rd1, (%r1), p;", before=leaf)
+    # Header, parameter and locals of each: 16 + 8 + 120 and 16 + 4 + (aligned) 8.
+    assert bound.stack_need == 144 + 32
+    assert bound.local_bytes == 0
 
 
 def test_an_extern_function_stays_a_call() -> None:

@@ -1,20 +1,24 @@
 """From statements to a program: every instruction bound to its form, its registers, variables and targets.
 
 Invariant: a ``Program`` is one entry with every name resolved; nothing after it looks at a name again. Direct calls are inlined
-(fresh registers, call parameters as local memory), so that data flow and executors see one body. A statement that the table does not know is
-kept with careful roles: its first operand written, the others read, all memory touched.
+(fresh registers, call parameters as local memory), so that data flow and executors see one body; what recursion and pointers reach is bound once,
+in frames (``calls``, ``frames``). A statement that the table does not know is kept with careful roles: its first operand written, the others read,
+all memory touched.
 """
 
 from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from ptxgraft.errors import SourceError, SourceErrors, UnsupportedError
+from ptxgraft.isa.calls import Calls
+from ptxgraft.isa.frames import FRAME_ALIGN, Body, Linker
+from ptxgraft.isa.functions import functions_of, names_in
 from ptxgraft.isa.matching import check, choose, fitting_registers, match
-from ptxgraft.isa.operands import Address, Group, Operand, Reg, Symbol, Var, Vector, registers_of, split_top
+from ptxgraft.isa.operands import Address, Group, Imm, Operand, Reg, Symbol, Var, Vector, registers_of, split_top
 from ptxgraft.isa.program import Instruction, Program, Register, Variable, align_up, parameter_layout
 from ptxgraft.isa.scopes import Labels, Scope
 from ptxgraft.isa.table import Form, Role, form_of
@@ -35,7 +39,7 @@ def bind(document: Document, entry_name: str) -> Program:
 
 @lru_cache(maxsize=8)
 def _bind(document: Document, entry_name: str) -> Program:
-    binder = _Binder(document, document.entry(entry_name))
+    binder = Binder(document, document.entry(entry_name))
     # Everything made here is kept: the collector would only look at it again and again.
     collecting = gc.isenabled()
     gc.disable()
@@ -46,24 +50,24 @@ def _bind(document: Document, entry_name: str) -> Program:
             gc.enable()
 
 
-class _Binder:
+class Binder:
+    """Binds one entry. ``body`` is what instructions are added to: the entry's, or that of a function with frames."""
+
     def __init__(self, document: Document, entry: Function) -> None:
         self.document, self.entry = document, entry
         self.registers: list[Register] = []
         self.variables: list[Variable] = []
-        self.instructions: list[Instruction] = []
+        self.body = Body(entry.name, False)
         self.errors: list[SourceError] = []
-        self.pending: list[tuple[Instruction, Labels, int, str]] = []
-        self.shared = self.local = 0
+        self.functions = functions_of(document)
+        self.calls = Calls(self)
+        self.shared = 0
         self.shared_align = 16
-        self.inlines = 0
-        self.returns: dict[str, int] = {}
-        self.returning: list[tuple[Instruction, str]] = []
+        self._labels = 0
         self._shared: dict[tuple[int, str], int] = {}
         self._implicit: dict[str, int] = {}
         self._module: dict[str, int] = {}
         self._module_declarations = {v.name: v for v in variable_declarations(document, document.scopes[0])}
-        self._functions = {f.name: f for f in document.functions if f.body is not None}
 
     # -- names --------------------------------------------------------------------------------------------------------
     def new_register(self, name: str, type: Type, scope: int, inline: int) -> int:
@@ -72,17 +76,43 @@ class _Binder:
 
     def implicit(self, role: Role) -> Reg:
         """The one register of the program behind an implicit role; its name, with a leading dot, is none that a text can write."""
-        if role.name not in self._implicit:
+        name = f".{role.name}"
+        if name not in self._implicit:
             assert role.type is not None
-            self._implicit[role.name] = self.new_register(f".{role.name}", role.type, self.entry.scope, 0)
-        return Reg(self._implicit[role.name])
+            # The stack's registers mean nothing to a text; the condition code is what instructions around them leave in it.
+            scope = -1 if name in STACK_REGISTERS else self.entry.scope
+            self._implicit[name] = self.new_register(name, role.type, scope, 0)
+        return Reg(self._implicit[name])
+
+    def hidden(self, name: str, type: str) -> Reg:
+        """A register of the program that is in no text."""
+        if name not in self._implicit:
+            self._implicit[name] = self.new_register(name, TYPES[type], -1, 0)
+        return Reg(self._implicit[name])
 
     def scratch(self, width: int) -> Reg:
         """The program's register for values that live from one instruction to the next."""
-        name = f".scratch{width}"
-        if name not in self._implicit:
-            self._implicit[name] = self.new_register(name, TYPES[f"b{width}"], -1, 0)
-        return Reg(self._implicit[name])
+        return self.hidden(f".scratch{width}", f"b{width}")
+
+    @property
+    def stack(self) -> Reg:
+        """The stack pointer, a local address."""
+        return self.hidden(".sp", "u64")
+
+    @property
+    def depth(self) -> Reg:
+        """How many frames there are."""
+        return self.hidden(".depth", "u32")
+
+    @property
+    def frame(self) -> Reg:
+        """The local address of the function's frame."""
+        return self.hidden(".frame", "u64")
+
+    @property
+    def fresh_frame(self) -> Reg:
+        """The frame of a function that is being called or returned from."""
+        return self.hidden(".fresh", "u64")
 
     def new_variable(self, name: str, space: str, type: str, size: int, align: int, **extra) -> int:
         offset = -1
@@ -92,11 +122,16 @@ class _Binder:
                 offset = align_up(self.shared, align)
                 self.shared = offset + size
         elif space == "local":
-            offset = align_up(self.local, align)
-            self.local = offset + size
+            offset = align_up(self.body.local, align)
+            self.body.local = offset + size
         elif space == "param":
             offset = extra.pop("offset")
         self.variables.append(Variable(len(self.variables), name, space, type, size, align, offset, **extra))
+        return len(self.variables) - 1
+
+    def placed(self, name: str, type: str, size: int, offset: int) -> int:
+        """A variable at a place in the frame."""
+        self.variables.append(Variable(len(self.variables), name, "local", type, size, 16 if size > 8 else 8, offset))
         return len(self.variables) - 1
 
     def declare(self, variable) -> int:
@@ -123,6 +158,8 @@ class _Binder:
             if declaration is None:
                 return None
             self._module[name] = self.declare(declaration)
+            for other in names_in(declaration.init or ""):
+                self.module_variable(other)  # its address is needed to fill this one
         return self._module[name]
 
     # -- the walk -----------------------------------------------------------------------------------------------------
@@ -137,16 +174,12 @@ class _Binder:
             top.variables[name] = id
             params.append(self.variables[id])
             size = offset + bytes_
-        labels = self.walk(self.entry, top, (self.entry.name,), None)
+        entry = self.body
+        labels = self.walk(self.entry, top, None)
         self.synthetic("exit", (), self.document.statements[body.stop - 1] if len(body) else self.document.statements[body.stop])
-        for instruction, scope_labels, index, label in self.pending:
-            target = scope_labels.find(index, label)
-            if target is None:
-                self.error(f"label {label!r} is not in reach here", instruction.statement)
-            else:
-                instruction.targets = (*instruction.targets, target)
-        for instruction, label in self.returning:
-            instruction.targets = (self.returns[label],)
+        self.calls.bind_bodies()
+        for part in (entry, *self.calls.bodies.values()):
+            self.find_labels(part)
         if self.errors:
             raise self.errors[0] if len(self.errors) == 1 else SourceErrors(self.errors)
         self.follow_initialisers()
@@ -154,15 +187,44 @@ class _Binder:
         for variable in self.variables:
             if variable.dynamic:
                 variable.offset = dynamic_base
+        instructions, names, need = entry.instructions, labels.by_name(), 0
+        if self.calls.bodies or ".sp" in self._implicit:
+            linker = Linker(self, entry, self.calls.bodies)
+            instructions, need = linker.run(), linker.stack_need()
+            names = {name: linker.places[entry][index] for name, index in names.items()}
         return Program(
-            self.document, self.entry, params, size, self.registers, self.variables, self.instructions, labels.by_name(), dynamic_base,
-            self.shared_align, align_up(self.local, 16), [i for i in self.instructions if i.form is None],
+            self.document, self.entry, params, size, self.registers, self.variables, instructions, names, dynamic_base, self.shared_align,
+            align_up(entry.local, FRAME_ALIGN), [i for i in instructions if i.form is None], need,
         )  # fmt: skip
+
+    def find_labels(self, body: Body) -> None:
+        """Give the branches of a body their targets."""
+        for instruction, scope_labels, index, label in body.pending:
+            target = scope_labels.find(index, label)
+            if target is None:
+                self.error(f"label {label!r} is not in reach here", instruction.statement)
+            else:
+                instruction.targets = (*instruction.targets, target)
+        for instruction, label in body.returning:
+            instruction.targets = (body.returns[label],)
 
     def error(self, message: str, statement: Statement, hint: str = "") -> None:
         self.errors.append(SourceError(message, place=self.document.place(statement), hint=hint))
 
-    def walk(self, function: Function, top: Scope, stack: tuple[str, ...], return_label: str | None) -> Labels:
+    def fresh_label(self, what: str) -> str:
+        """A label that no text can write."""
+        self._labels += 1
+        return f"\0{what}{self._labels}"
+
+    def go(self, statement: Statement, label: str, guard: Reg | None) -> None:
+        """A branch to a fresh label."""
+        self.body.returning.append((self.synthetic("bra", (Symbol(label),), statement, guard), label))
+
+    def here(self, label: str) -> None:
+        """The place that a fresh label means."""
+        self.body.returns[label] = len(self.body.instructions)
+
+    def walk(self, function: Function, top: Scope, return_label: str | None) -> Labels:
         """Bind one body; returns its labels. ``return_label`` is where ``ret`` goes in an inlined body."""
         statements = self.document.statements
         scopes = {function.scope: top}
@@ -179,14 +241,14 @@ class _Binder:
                     current_index = statement.scope
                     scope = self.scope_of(current_index, scopes, top.inline, declared)
                 try:
-                    self.bind_statement(statement, scope, labels, stack, return_label)
+                    self.bind_statement(statement, scope, labels, return_label)
                 except UnsupportedError:
                     raise
                 except SourceError as error:
                     self.error(error.message, statement, error.hint)
             elif kind == Kind.LABEL:
                 try:
-                    labels.add(statement.scope, statement.opcode, len(self.instructions))
+                    labels.add(statement.scope, statement.opcode, len(self.body.instructions))
                 except SourceError as error:
                     self.error(error.message, statement, error.hint)
         return labels
@@ -212,7 +274,7 @@ class _Binder:
                 else:
                     scope.variables[variable.name] = self._shared[key] = self.declare(variable)
 
-    def bind_statement(self, statement: Statement, scope: Scope, labels: Labels, stack: tuple[str, ...], return_label: str | None) -> None:
+    def bind_statement(self, statement: Statement, scope: Scope, labels: Labels, return_label: str | None) -> None:
         form = form_of(statement.opcode)
         guard = None
         if statement.guard:
@@ -224,13 +286,15 @@ class _Binder:
             self.unknown(statement, guard, [self.careful(t, scope) for t in texts])
             return
         if form.control == "call":
-            self.call(statement, form, guard, texts, scope, stack)
+            self.calls.bind(statement, form, guard, texts, scope)
             return
         if form.control == "return" and return_label is not None:
-            branch = self.emit(statement, form_of("bra"), guard, (Symbol(return_label),))
-            self.returning.append((branch, return_label))
+            self.go(statement, return_label, guard)
             return
-        form = choose(form, texts)
+        if form.control == "return" and self.body.framed:
+            self.calls.leave(statement, guard)
+            return
+        form = choose(form, texts, lambda name: self.is_predicate(scope, name))
         operands = match(form, texts, scope.parser, self.implicit)
         if ".param" in form.opcode:
             form = self.parameter_form(form, operands)
@@ -239,6 +303,10 @@ class _Binder:
         instruction = self.emit(statement, form, guard, operands)
         if form.control:
             self.aim(instruction, labels)
+
+    def is_predicate(self, scope: Scope, name: str) -> bool | None:
+        register = scope.register(name)
+        return None if register is None else self.registers[register].type.kind == "p"
 
     def parameter_form(self, form: Form, operands: tuple[Operand | None, ...]) -> Form:
         """A call's parameters live in local memory: their accesses are local accesses."""
@@ -267,7 +335,7 @@ class _Binder:
                 if not isinstance(operand, Symbol):
                     raise SourceError(f"{statement.opcode} needs a label")
                 for name in (operand.name,) if role.kind == "label" else self.branch_targets(operand.name, statement):
-                    self.pending.append((instruction, labels, statement.scope, name))
+                    self.body.pending.append((instruction, labels, statement.scope, name))
 
     def known(self, name: str) -> bool:
         """Is it a function or a label, whose address one may take?"""
@@ -277,14 +345,11 @@ class _Binder:
         )
 
     def branch_targets(self, name: str, statement: Statement) -> list[str]:
-        """The labels of the ``.branchtargets`` list called ``name`` in the statement's function."""
-        document = self.document
-        function = document.scopes[statement.scope].function
-        for index in document.directives.get(".branchtargets", ()):
-            list_, label = document.statements[index], document.statements[index - 1]
-            if label.kind == Kind.LABEL and label.opcode == name and document.scopes[list_.scope].function == function:
-                return split_top(list_.operands)
-        raise SourceError(f"{name!r} is no list of branch targets", hint="one is written 'name: .branchtargets label, label;'")
+        """The labels of the ``.branchtargets`` list called ``name``."""
+        found = self.functions.labelled(".branchtargets", name, statement)
+        if found is None:
+            raise SourceError(f"{name!r} is no list of branch targets", hint="one is written 'name: .branchtargets label, label;'")
+        return split_top(found.operands)
 
     def careful(self, text: str, scope: Scope) -> Operand:
         try:
@@ -295,14 +360,15 @@ class _Binder:
     def unknown(self, statement: Statement, guard: Reg | None, operands: list[Operand]) -> None:
         written = registers_of(operands[0]) if operands and not isinstance(operands[0], Address) else ()
         read = tuple(r for o in (operands if not written else operands[1:]) for r in registers_of(o))
-        self.append(Instruction(len(self.instructions), statement, None, guard, tuple(operands), read + _guard(guard), written))
+        self.append(Instruction(0, statement, None, guard, tuple(operands), read + _guard(guard), written))
 
-    def emit(self, statement: Statement, form: Form | None, guard: Reg | None, operands: tuple[Operand | None, ...]) -> Instruction:
-        assert form is not None
+    def emit(self, statement: Statement, form: Form, guard: Reg | None, operands: tuple[Operand | None, ...]) -> Instruction:
+        if self.body.framed:
+            operands = self.in_frame(statement, operands)
         registers = self.registers
         reads: list[int] = []
         writes: list[int] = []
-        for role, operand in zip(form.roles, operands, strict=True):
+        for place, (role, operand) in enumerate(zip(form.roles, operands, strict=True)):
             if operand is None:
                 continue
             # The common operands first: there are tens of thousands of them.
@@ -318,6 +384,9 @@ class _Binder:
                 for name in check(form, role, operand, registers):
                     if not self.known(name):
                         raise SourceError(f"{name!r} is not declared", hint="declare it as a variable, or write a register with its %")
+                    if isinstance(operand, Symbol) and name in self.functions.addresses:
+                        value = Imm("int", self.functions.addresses[name] + operand.offset)
+                        operands = (*operands[:place], value, *operands[place + 1 :])
                 named = registers_of(operand)
             if role.kind == "out":
                 writes += named
@@ -327,94 +396,42 @@ class _Binder:
                     writes += named
         if guard is not None:
             reads.append(guard.id)
-        return self.append(Instruction(len(self.instructions), statement, form, guard, operands, tuple(reads), tuple(writes)))
+        return self.append(Instruction(0, statement, form, guard, operands, tuple(reads), tuple(writes)))
+
+    def in_frame(self, statement: Statement, operands: tuple[Operand | None, ...]) -> tuple[Operand | None, ...]:
+        """Operands with the local variables of a function that has frames as places in its frame."""
+        return tuple([o if o is None else self.from_frame(statement, o, place) for place, o in enumerate(operands)])
+
+    def from_frame(self, statement: Statement, operand: Operand, place: int) -> Operand:
+        if isinstance(operand, Address) and isinstance(operand.base, Var):
+            variable = self.variables[operand.base.id]
+            if variable.space == "local":
+                return Address(self.frame, variable.offset + operand.base.offset + operand.offset)
+        elif isinstance(operand, Var) and self.variables[operand.id].space == "local":
+            address = self.hidden(f".address{place}", "u64")
+            offset = Imm("int", self.variables[operand.id].offset + operand.offset)
+            self.synthetic("add.u64", (address, self.frame, offset), statement)
+            return address
+        elif isinstance(operand, Vector | Group):
+            return type(operand)(tuple([self.from_frame(statement, o, 10 * place + i) for i, o in enumerate(operand.items)]))
+        return operand
 
     def append(self, instruction: Instruction) -> Instruction:
-        self.instructions.append(instruction)
+        """Put an instruction at the end of the body."""
+        instruction.index = len(self.body.instructions)
+        self.body.instructions.append(instruction)
         return instruction
 
     def synthetic(self, opcode: str, operands: tuple[Operand | None, ...], statement: Statement, guard: Reg | None = None) -> Instruction:
         """An instruction that no statement spells: its place is the statement that asked for it."""
-        return self.emit(statement, form_of(opcode), guard, operands)
-
-    # -- calls --------------------------------------------------------------------------------------------------------
-    def call(self, statement: Statement, form: Form, guard: Reg | None, texts: list[str], scope: Scope, stack: tuple[str, ...]) -> None:
-        groups = [scope.parser(t) for t in texts]
-        returns = groups.pop(0) if groups and isinstance(groups[0], Group) else Group(())
-        target = groups.pop(0) if groups else None
-        arguments = groups.pop(0) if groups and isinstance(groups[0], Group) else Group(())
-        assert isinstance(returns, Group) and isinstance(arguments, Group)
-        if not isinstance(target, Symbol):
-            raise UnsupportedError("an indirect call is not supported", place=self.document.place(statement), hint="direct calls are")
-        function = self._functions.get(target.name)
-        if function is None:
-            if not self.known(target.name):
-                raise SourceError(f"function {target.name!r} is not declared", hint="a function of another module needs an .extern .func")
-            # No body here: keep the call; only running it needs one.
-            reads = registers_of(arguments) + _guard(guard)
-            operands: tuple[Operand | None, ...] = (returns, target, arguments)
-            self.append(
-                Instruction(len(self.instructions), statement, form, guard, operands, reads, registers_of(returns), (), target.name)
-            )
-            return
-        if target.name in stack:
-            raise UnsupportedError(f"{target.name!r} calls itself; recursion is not supported", place=self.document.place(statement))
-        for what, given, wanted in (("arguments", arguments, function.params), ("results", returns, function.returns)):
-            if len(given.items) != len(wanted):
-                raise SourceError(f"{target.name!r} has {len(wanted)} {what}, the call gives {len(given.items)}")
-        self.inline(statement, guard, function, returns, arguments, stack)
-
-    def inline(
-        self, statement: Statement, guard: Reg | None, function: Function, returns: Group, arguments: Group, stack: tuple[str, ...]
-    ) -> None:
-        self.inlines += 1
-        number = self.inlines
-        after, skipped = f"\0return{number}", f"\0skip{number}"
-        if guard is not None:
-            skip = self.synthetic("bra", (Symbol(skipped),), statement, Reg(guard.id, not guard.negated))
-            self.returning.append((skip, skipped))
-        top = Scope(self, function.scope, None, number)
-        copies_out: list[Callable[[], object]] = []
-        for group, formals, outward in ((arguments, function.params, False), (returns, function.returns, True)):
-            for actual, formal in zip(group.items, formals, strict=True):
-                copy = self.pass_parameter(statement, top, actual, formal, outward)
-                if copy is not None:
-                    if outward:
-                        copies_out.append(copy)
-                    else:
-                        copy()
-        self.walk(function, top, (*stack, function.name), after)
-        self.returns[after] = len(self.instructions)
-        for copy in copies_out:
-            copy()
-        self.returns[skipped] = len(self.instructions)
-
-    def pass_parameter(self, statement: Statement, top: Scope, actual: Operand, formal, outward: bool) -> Callable[[], object] | None:
-        """Bind a formal parameter; returns the copy to make before (``outward``: after) the body, or None when the two are one variable."""
-        width = TYPES[formal.type].width
-        bits = f"b{max(width, 8)}" if width > 1 else "pred"
-        if formal.space == ".reg":
-            register = top.register(formal.name)
-            assert register is not None
-            formal_operand: Operand = Reg(register)
-        elif isinstance(actual, Var) and self.variables[actual.id].space == "local":
-            top.variables[formal.name] = actual.id
-            return None
-        else:
-            size = TYPES[formal.type].bytes * (formal.array or 1)
-            id = self.new_variable(formal.name, "local", formal.type, size, max(formal.align or 0, TYPES[formal.type].bytes))
-            top.variables[formal.name] = id
-            if outward:
-                return lambda: self.synthetic(f"ld.local.{bits}", (actual, Address(Var(id), 0)), statement)
-            return lambda: self.synthetic(f"st.local.{bits}", (Address(Var(id), 0), actual), statement)
-        if isinstance(actual, Var):
-            address = Address(actual, 0)
-            if outward:
-                return lambda: self.synthetic(f"st.local.{bits}", (address, formal_operand), statement)
-            return lambda: self.synthetic(f"ld.local.{bits}", (formal_operand, address), statement)
-        pair = (actual, formal_operand) if outward else (formal_operand, actual)
-        return lambda: self.synthetic(f"mov.{bits}", pair, statement)
+        form = form_of(opcode)
+        assert form is not None, opcode
+        return self.emit(statement, form, guard, (*operands, *[None] * (len(form.roles) - len(operands))))
 
 
 def _guard(guard: Reg | None) -> tuple[int, ...]:
     return () if guard is None else (guard.id,)
+
+
+STACK_REGISTERS = frozenset([".sp", ".depth"])
+"""Implicit registers of instructions that take stack memory."""

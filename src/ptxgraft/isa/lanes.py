@@ -170,8 +170,8 @@ class Lanes(Protocol):
         """
         ...
 
-    def fault(self, p: Value, reason: str) -> None:
-        """Stop the launch with ``reason`` if the predicate holds in any active lane."""
+    def fault(self, p: Value, reason: str, value: Value | None = None) -> None:
+        """Stop the launch with ``reason`` if the predicate holds in any active lane; ``{}`` in it becomes that lane's ``value``."""
         ...
 
     def mma(

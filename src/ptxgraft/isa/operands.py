@@ -134,6 +134,9 @@ SPECIALS = (
 )
 """Special registers by name without ``%``."""
 
+STACK_LIMIT = "stack_limit"
+"""A special register that no text can name: the end of a thread's local memory, where its stack ends."""
+
 
 class OperandParser:
     """Parses and caches the operand texts of one scope.

@@ -50,7 +50,7 @@ class Machine(Protocol):
     def from_generic(self, space: str, address: Array) -> Array: ...
     def is_space(self, space: str, address: Array) -> Array: ...
     def resource(self, kind: str, handle: Array) -> dict[str, Array]: ...
-    def fault(self, p: Array, reason: str) -> None: ...
+    def fault(self, p: Array, reason: str, value: Array | None) -> None: ...
 
 
 @lru_cache(maxsize=4096)
@@ -291,8 +291,8 @@ class NumpyLanes:
     def resource(self, kind: str, handle: Array) -> dict[str, Array]:
         return self.machine.resource(kind, handle)
 
-    def fault(self, p: Array, reason: str) -> None:
-        self.machine.fault(p, reason)
+    def fault(self, p: Array, reason: str, value: Array | None = None) -> None:
+        self.machine.fault(p, reason, value)
 
     def mma(
         self, plan: MmaPlan, a: Sequence[Array], b: Sequence[Array], c: Sequence[Array], metadata: Array | None = None

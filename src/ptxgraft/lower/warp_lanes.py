@@ -40,7 +40,7 @@ class Machine(Protocol):
     def from_generic(self, space: str, address: Val) -> Val: ...
     def is_space(self, space: str, address: Val) -> Val: ...
     def resource(self, kind: str, handle: Val) -> dict[str, Val]: ...
-    def fault(self, p: Val, reason: str) -> None: ...
+    def fault(self, p: Val, reason: str, value: Val | None) -> None: ...
     def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val], metadata: Val | None) -> tuple[Val, ...]: ...
 
 
@@ -408,8 +408,8 @@ class WarpLanes:
     def resource(self, kind: str, handle: Val) -> dict[str, Val]:
         return self.machine.resource(kind, handle)
 
-    def fault(self, p: Val, reason: str) -> None:
-        self.machine.fault(p, reason)
+    def fault(self, p: Val, reason: str, value: Val | None = None) -> None:
+        self.machine.fault(p, reason, value)
 
     def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val], metadata: Val | None = None) -> tuple[Val, ...]:
         if has_primitive(plan) or not is_chain(plan):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ptxgraft.errors import UnsupportedError
-from ptxgraft.isa.operands import SPECIALS
+from ptxgraft.isa.operands import SPECIALS, STACK_LIMIT
 from ptxgraft.lower.ir import Emitter, Val, lane_constants
 from ptxgraft.lower.numpy_mma import layouts
 from ptxgraft.lower.warp_memory import FAILED, Memory
@@ -31,10 +31,10 @@ _LANE_MASKS: dict[str, Callable[[int], int]] = {
 
 _PER_WARP = {"tid.x": "tid_x", "tid.y": "tid_y", "tid.z": "tid_z"}
 
-SPECIAL_ORDER = {name: i for i, name in enumerate(sorted(SPECIALS))}
+SPECIAL_ORDER = {name: i for i, name in enumerate([*sorted(SPECIALS), STACK_LIMIT])}
 """Where a launch's table of special registers (one 64-bit word each) holds those that are the same for all its lanes."""
 
-WIDE_SPECIALS = frozenset(["gridid", "current_graph_exec", *(f"pm{i}_64" for i in range(8))])
+WIDE_SPECIALS = frozenset([STACK_LIMIT, "gridid", "current_graph_exec", *(f"pm{i}_64" for i in range(8))])
 
 WINDOWS = {"shared": "shared_window", "local": "local_window", "param": "param_window"}
 
@@ -148,7 +148,8 @@ class Machine(Memory):
         out.label(done)
         return {name: self.stored(places[name], f"<{LANES} x i{widths[name]}>", widths[name], 0) for name, _ in fields}
 
-    def fault(self, p: Val, reason: str) -> None:
+    def fault(self, p: Val, reason: str, value: Val | None = None) -> None:
+        """Where the text lies goes into the fault's address, the value's two words into its size and space."""
         out = self.out
         held = self.vector(p, 1)
         here = out.value(f"bitcast <{LANES} x i1> {held} to i32") if not p.uniform else out.value(f"sext i1 {p.name} to i32")
@@ -160,8 +161,16 @@ class Machine(Memory):
         out.declare("declare i32 @llvm.cttz.i32(i32, i1)")
         lane = out.value(f"call i32 @llvm.cttz.i32(i32 {lanes}, i1 true)")
         text = out.value(f"ptrtoint ptr {self.reason(reason)} to i64")
+        low, high = "0", "0"
+        if value is not None:
+            each = self.vector(value, value.width)
+            one = out.value(f"extractelement <{LANES} x i{value.width}> {each}, i32 {lane}")
+            whole = one if value.width == 64 else out.value(f"zext i{value.width} {one} to i64")
+            low, shifted = out.value(f"trunc i64 {whole} to i32"), out.value(f"lshr i64 {whole}, 32")
+            high = out.value(f"trunc i64 {shifted} to i32")
         stop = self.runtime("fault")
-        out.value(f"call ptr {stop}(ptr {self.w}, i32 {self.index}, i32 {Fault.REASON:d}, i32 {lane}, i64 {text}, i32 0, i32 0, i32 0)")
+        words = f"i32 {low}, i32 {high}, i32 {int(value is not None)}"
+        out.value(f"call ptr {stop}(ptr {self.w}, i32 {self.index}, i32 {Fault.REASON:d}, i32 {lane}, i64 {text}, {words})")
         out.emit(f"br label %{FAILED}")
         self.can_fail = True
         out.label(on)

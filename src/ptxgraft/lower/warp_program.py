@@ -195,7 +195,7 @@ class _Assembler:
 
     def branch_table(self, instruction: Instruction) -> None:
         index = instruction.operands[0]
-        if not isinstance(index, Reg) or not instruction.targets:
+        if not isinstance(index, Reg):
             self.stop(instruction, Fault.UNKNOWN)
             return
         self.around(instruction)

@@ -15,7 +15,7 @@ from ptxgraft.lower.warp_lanes import WarpLanes
 from ptxgraft.lower.warp_machine import Machine
 from ptxgraft.lower.warp_state import LANES, LAUNCH
 
-EFFECTIVE = frozenset(["address", "atomic", "barrier", "control", "memory", "tensor", "texture", "warp"])
+EFFECTIVE = frozenset(["address", "atomic", "barrier", "control", "memory", "stack", "tensor", "texture", "warp"])
 """Families whose meanings use memory, the mask or other lanes."""
 
 HEAVY_ROOTS = frozenset(["div", "rem", "sqrt", "rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh"])

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ptxgraft.errors import KernelFault, UnsupportedError
+from ptxgraft.isa.families import stack
 from ptxgraft.isa.program import Program
 from ptxgraft.run.memory import Memory
 
@@ -78,6 +79,20 @@ def unknown_handle(site: Site, kind: str, handle: int, known: Iterable[int]) -> 
     """A texture or surface instruction got a handle that the launch does not have."""
     listed = ", ".join(f"{h:#x}" for h in sorted(known)) or "none"
     return site.fault(f"{handle:#x} is no {kind} of this launch (there are: {listed})")
+
+
+HINTS = {stack.OVERFLOW: "give the launch more stack (stack_bytes), or call less deeply"}
+"""What to do next, by the reason that a meaning gives."""
+
+
+def reasoned(site: Site, reason: str, value: int | None) -> KernelFault:
+    """A meaning stopped the launch; ``{}`` in its reason stands for the value."""
+    return site.fault(reason if value is None else reason.format(value), HINTS.get(reason, ""))
+
+
+def no_function(site: Site, address: int) -> KernelFault:
+    """An indirect call got an address that is none of the functions that it can call."""
+    return site.fault(f"calls {address:#x}, which is not the address of a function with these parameters")
 
 
 def no_branch_target(site: Site, index: int, count: int) -> KernelFault:

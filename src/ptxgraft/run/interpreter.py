@@ -138,7 +138,7 @@ def run(
 def _batch(launch: Launch) -> int:
     """How many blocks to run together."""
     program = launch.program
-    warp_bytes = sum(r.type.width for r in program.registers) * 4 + 32 * program.local_bytes
+    warp_bytes = sum(r.type.width for r in program.registers) * 4 + 32 * launch.local_total
     block_bytes = warp_bytes * launch.warps_per_block + launch.shared_total
     atomics = any(i.form is not None and i.form.family == "atomic" for i in program.instructions)
     most = ATOMIC_BATCH_WARPS if atomics else BATCH_WARPS
@@ -282,6 +282,8 @@ class _Batch:
         if wrong.any():
             warp, lane = (int(v) for v in np.argwhere(wrong)[0])
             site = state.machine.site_of(warp, lane, instruction.index)
+            if instruction.statement.opcode.startswith("call"):
+                raise faults.no_function(site, int(state.register(instruction.reads[-1])[warp, lane]))
             raise faults.no_branch_target(site, int(index[warp, lane]), len(instruction.targets))
         return np.array(instruction.targets, dtype=np.int32)[index[taken]]
 

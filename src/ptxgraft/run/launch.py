@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ptxgraft.errors import UsageError
 from ptxgraft.isa.program import Program, align_up
 from ptxgraft.run.images import HostImages, Surface, Texture, host_images
-from ptxgraft.run.memory import FILL, Allocation, Memory
+from ptxgraft.run.memory import FILL, WINDOW_BYTES, Allocation, Memory
 from ptxgraft.run.variables import place_variables
 
 Dim3 = tuple[int, int, int]
@@ -26,6 +26,9 @@ Dim3 = tuple[int, int, int]
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
+STACK_BYTES = 16 << 10
+"""The default limit of a thread's stack; CUDA's is 1 KiB (cudaLimitStackSize), which its drivers raise as they see fit."""
+
 MAX_SHARED = 227 << 10
 """Bytes of shared memory a block may have on sm_90 (CUDA programming guide, "Compute Capabilities")."""
 
@@ -46,7 +49,8 @@ class Launch:
     """One launch of ``program``'s entry. ``args`` is the parameter block; ``shared_bytes`` the dynamic shared memory, behind what the entry declares.
 
     ``textures`` and ``surfaces`` go by handle. ``variables`` gives module variables contents and an address by name; those missing get theirs from
-    the module. ``fill`` is what a byte of shared or local memory holds at first. ``notes`` are things that had to be assumed.
+    the module. ``fill`` is what a byte of shared or local memory holds at first. ``stack_bytes``: what a thread may have of stack, for calls that are
+    recursive or go through pointers, and for ``alloca``. ``notes`` are things that had to be assumed.
     """
 
     program: Program
@@ -59,6 +63,7 @@ class Launch:
     surfaces: dict[int, Surface] = field(default_factory=dict)
     variables: dict[str, Allocation] = field(default_factory=dict)
     fill: int = FILL
+    stack_bytes: int = STACK_BYTES
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -66,6 +71,7 @@ class Launch:
         self.args = bytes(self.args)
         _check_geometry(self)
         _check_arguments(self)
+        _check_stack(self)
         place_variables(self.program, self.variables, self.allocations)
         self.memory = Memory([*self.allocations, *self.variables.values()])
 
@@ -87,6 +93,12 @@ class Launch:
     def shared_total(self) -> int:
         """Bytes of shared memory a block sees: declared and dynamic."""
         return self.program.shared_bytes + self.shared_bytes
+
+    @property
+    def local_total(self) -> int:
+        """Bytes of local memory a thread has: declared, and its stack if the program needs one."""
+        need = self.program.stack_need
+        return self.program.local_bytes + (self.stack_bytes if need is None else min(need, self.stack_bytes))
 
     @cached_property
     def images(self) -> HostImages:
@@ -146,6 +158,14 @@ def _check_geometry(launch: Launch) -> None:
         raise UsageError(f"{name}: the block is {launch.block}; the entry declares .reqntid {', '.join(map(str, wanted))}")
     if launch.shared_bytes < 0 or launch.shared_total > MAX_SHARED:
         raise UsageError(f"{name}: {launch.shared_total} bytes of shared memory; a block may have {MAX_SHARED}")
+
+
+def _check_stack(launch: Launch) -> None:
+    if not 0 <= launch.stack_bytes <= WINDOW_BYTES - launch.program.local_bytes or launch.stack_bytes % 16:
+        raise UsageError(
+            f"{launch.program.name}: a stack of {launch.stack_bytes} bytes a thread",
+            hint=f"it is a multiple of 16, up to {WINDOW_BYTES - launch.program.local_bytes}",
+        )
 
 
 def _check_arguments(launch: Launch) -> None:

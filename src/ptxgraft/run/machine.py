@@ -52,7 +52,7 @@ class Machine:
         self.shared_size = launch.shared_total
         self._shared_stride = -(-max(self.shared_size, 1) // 64) * 64
         self._shared = padded(self._shared_stride * len(blocks), launch.fill)
-        self.local_size = launch.program.local_bytes
+        self.local_size = launch.local_total
         self._local = padded(self.local_size * self.warps * 32, launch.fill)
         self._args = padded(len(launch.args))
         self._args[:] = np.frombuffer(launch.args, dtype=np.uint8)
@@ -74,11 +74,13 @@ class Machine:
         row, lane = np.argwhere(bad)[0]
         return int(row), int(lane)
 
-    def fault(self, p: Array, reason: str) -> None:
+    def fault(self, p: Array, reason: str, value: Array | None) -> None:
         """Stop where the predicate holds in an active lane."""
         bad = self.active & p
         if bad.any():
-            raise self.site(*self._first(bad)).fault(reason)
+            place = self._first(bad)
+            number = None if value is None else int(np.broadcast_to(value, bad.shape)[place])
+            raise faults.reasoned(self.site(*place), reason, number)
 
     def special(self, name: str) -> Array:
         """A special register, uint32 or uint64."""

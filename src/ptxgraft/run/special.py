@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ptxgraft.isa.operands import SPECIALS
+from ptxgraft.isa.operands import SPECIALS, STACK_LIMIT
 
 if TYPE_CHECKING:
     from ptxgraft.run.launch import Launch
 
-_WIDE = frozenset(["clock64", "globaltimer", "gridid", "current_graph_exec"])
+_WIDE = frozenset([STACK_LIMIT, "clock64", "globaltimer", "gridid", "current_graph_exec"])
 CLOCKS = frozenset(["clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"])
 """Registers that grow while a kernel runs."""
 
@@ -50,4 +50,5 @@ def constants(launch: Launch) -> dict[str, int]:
     total = launch.program.shared_bytes + launch.shared_bytes
     values |= {"nwarpid": launch.warps_per_block, "nsmid": 1, "cluster_nctarank": 1}
     values |= {"total_smem_size": total, "aggr_smem_size": total, "dynamic_smem_size": launch.shared_bytes}
+    values[STACK_LIMIT] = launch.local_total
     return values

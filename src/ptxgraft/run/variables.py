@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ptxgraft.errors import SourceError
+from ptxgraft.isa.functions import functions_of
 from ptxgraft.isa.operands import parse_literal, split_top
 from ptxgraft.isa.program import Program, Variable, align_up
 from ptxgraft.isa.types import TYPES, Type
@@ -67,7 +68,10 @@ def _bits(program: Program, variable: Variable, text: str, type: Type, placed: d
     match = _SYMBOL.match(text)
     if match and match[2] in placed:
         return (placed[match[2]].base + int(match[3] or "0", 0)) & ((1 << type.width) - 1)
+    functions = functions_of(program.document).addresses
+    if match and match[2] in functions:
+        return (functions[match[2]] + int(match[3] or "0", 0)) & ((1 << type.width) - 1)
     raise SourceError(
         f"cannot read {text!r} in the initialiser of {variable.name!r} of {program.document.name}",
-        hint="numbers and the addresses of variables that the entry uses are read",
+        hint="numbers and the addresses of functions and variables are read",
     )

@@ -203,7 +203,7 @@ class _Job:
             grid=launch.grid,
             block=launch.block,
             shared_bytes=launch.shared_total,
-            local_bytes=launch.program.local_bytes,
+            local_bytes=launch.local_total,
             param_bytes=len(launch.args),
             fill=launch.fill,
             code=self.keep(stream),
@@ -290,7 +290,7 @@ class _Worker:
         warps, size = launch.warps_per_block, job.code.warp_bytes
         self.warps = padded(warps * size)
         self.shared = padded(max(launch.shared_total, 1))
-        local = launch.program.local_bytes * 32
+        local = launch.local_total * 32
         self.local = padded(max(local * warps, 1))
         self.log = np.zeros(LOG_BYTES * (_LOG_ENTRIES if job.watches else 1), dtype=np.uint8)
         self.stores: list[StoreRecord] = []
@@ -360,9 +360,10 @@ class _Worker:
         return WARP.read(self.warps, name, warp * self.job.code.warp_bytes + 4 * lane)
 
     def register(self, warp: int, id: int, lane: int) -> int:
-        """A 32-bit register of a lane."""
-        at = warp * self.job.code.warp_bytes + self.job.code.slots[id] + 4 * lane
-        return int.from_bytes(self.warps[at : at + 4].tobytes(), "little")
+        """A register of a lane (no predicate)."""
+        size = self.job.launch.program.registers[id].type.bytes
+        at = warp * self.job.code.warp_bytes + self.job.code.slots[id] + size * lane
+        return int.from_bytes(self.warps[at : at + size].tobytes(), "little")
 
     @property
     def fault_kind(self) -> Fault:

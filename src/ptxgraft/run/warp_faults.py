@@ -47,7 +47,8 @@ def fault_of(launch: Launch, code: Code, worker: Stopped, budget: int) -> Ptxgra
     if kind in (Fault.BOUNDS, Fault.ALIGNMENT):
         return _access(launch, site, kind, address, size, worker.field("fault_space"))
     if kind == Fault.REASON:
-        return site.fault(ctypes.string_at(address).decode())
+        value = worker.field("fault_space") << 32 | size if worker.field("fault_reason") else None
+        return faults.reasoned(site, ctypes.string_at(address).decode(), value)
     if kind == Fault.STEPS:
         return faults.never_ends(Site(site.program, _checked(launch.program, index), block, warp, lane), budget)
     if kind == Fault.HANDLE:
@@ -59,6 +60,9 @@ def fault_of(launch: Launch, code: Code, worker: Stopped, budget: int) -> Ptxgra
     if kind == Fault.CONVERGENCE:
         return _convergence(launch, code, worker, site)
     if kind == Fault.INDEX and not worker.field("fault_reason"):
+        branch = launch.program.instructions[index]
+        if branch.statement.opcode.startswith("call"):
+            return faults.no_function(site, worker.register(warp, branch.reads[-1], lane))
         return faults.no_branch_target(site, address, len(launch.program.instructions[index].targets))
     if kind == Fault.INDEX:
         return site.fault(_OUT_OF_RANGE[worker.field("fault_reason")].format(address))
@@ -87,7 +91,7 @@ def _access(launch: Launch, site: Site, kind: Fault, address: int, size: int, ac
         return faults.misaligned(site, space, write, address, size)
     if space == "param" and write:
         return site.fault("writes to the argument block, which is read-only")
-    limits = {"shared": launch.shared_total, "local": launch.program.local_bytes, "param": len(launch.args)}
+    limits = {"shared": launch.shared_total, "local": launch.local_total, "param": len(launch.args)}
     if space == "host":
         images = launch.images
         return faults.out_of_bounds(site, launch.memory, space, write, address - images.base, size, images.arena.size)

@@ -1,27 +1,48 @@
-"""Memory on a thread's stack (PTX ISA manual, "Stack Manipulation Instructions").
+"""Memory that a thread takes from its stack (PTX ISA manual, "Stack Manipulation Instructions").
 
-Invariant: roles alone; an address is one of local memory.
+Invariant: the stack pointer is a register like any other, one a thread: the first free byte of its local memory. What ``alloca`` gives is a local
+address, as frames of functions are; the stack ends where local memory does.
 """
 
 from __future__ import annotations
 
-from ptxgraft.isa.lanes import Lanes
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.lanes import Lanes, Value
+from ptxgraft.isa.operands import STACK_LIMIT, Imm
+from ptxgraft.isa.table import instruction
+
+OVERFLOW = "the stack overflows, {} calls deep"
+"""What the fault says; the number is that of calls which have a frame."""
+
+_TYPE = "{type:u32|u64}"
 
 
-@instruction("alloca.{type:u32|u64}", d="out {type}", size="in {type}", align="text ?", since=(7, 3), sm=52)
-@declare_only
-def alloca(lanes: Lanes) -> None:
-    """d = the local address of ``size`` new bytes, aligned to ``align`` (8 when left out)."""
+@instruction(
+    f"alloca.{_TYPE}",
+    d="out {type}",
+    size="in {type}",
+    align="text ?",
+    sp="inout u64 implicit",
+    depth="in u32 implicit",
+    since=(7, 3),
+    sm=52,
+)
+def alloca(lanes: Lanes, size: Value, align: Imm | None, sp: Value, depth: Value) -> tuple[Value, Value]:
+    """d = the local address of ``size`` fresh bytes, aligned to ``align`` (8 without it)."""
+    step = 8 if align is None else int(align.value)
+    base = lanes.and_(lanes.add(sp, lanes.const(step - 1, 64)), lanes.const(-step, 64))
+    top = lanes.add(base, lanes.resize(size, 64))
+    over = lanes.or_(lanes.compare("gt", top, lanes.special(STACK_LIMIT)), lanes.compare("lt", top, base))
+    lanes.fault(over, OVERFLOW, depth)
+    return lanes.resize(base, lanes.width(size)), top
 
 
-@instruction("stacksave.{type:u32|u64}", d="out {type}", since=(7, 3), sm=52)
-@declare_only
-def stacksave(lanes: Lanes) -> None:
+@instruction(f"stacksave.{_TYPE}", d="out {type}", sp="in u64 implicit", since=(7, 3), sm=52)
+def stacksave(lanes: Lanes, sp: Value, *, type: str) -> Value:
     """d = the stack pointer."""
+    return lanes.resize(sp, int(type[1:]))
 
 
-@instruction("stackrestore.{type:u32|u64}", a="in {type}", since=(7, 3), sm=52)
-@declare_only
-def stackrestore(lanes: Lanes) -> None:
-    """The stack pointer = a: what was allocated since it was saved is gone."""
+@instruction(f"stackrestore.{_TYPE}", a="in {type}", sp="out u64 implicit", since=(7, 3), sm=52)
+def stackrestore(lanes: Lanes, a: Value) -> Value:
+    """The stack pointer is a again: what was taken since is free."""
+    return lanes.resize(a, 64)
