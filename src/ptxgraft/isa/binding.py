@@ -9,7 +9,6 @@ all memory touched.
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -24,9 +23,6 @@ from ptxgraft.isa.scopes import Labels, Scope
 from ptxgraft.isa.table import Form, Role, form_of
 from ptxgraft.isa.types import TYPES, Type
 from ptxgraft.text import Document, Function, Kind, Statement, variable_declarations
-
-
-_NAME = re.compile(r"(?<![\w$%])[A-Za-z_$%][\w$]*")
 
 
 def bind(document: Document, entry_name: str) -> Program:
@@ -149,7 +145,7 @@ class Binder:
     def follow_initialisers(self) -> None:
         """Take in the module variables that only the initialisers of others name, however long the chain."""
         for variable in self.variables:  # grows on the way
-            for name in _NAME.findall(variable.init or ""):
+            for name in names_in(variable.init or ""):
                 self.module_variable(name)
 
     def module_variable(self, name: str) -> int | None:
@@ -158,8 +154,6 @@ class Binder:
             if declaration is None:
                 return None
             self._module[name] = self.declare(declaration)
-            for other in names_in(declaration.init or ""):
-                self.module_variable(other)  # its address is needed to fill this one
         return self._module[name]
 
     # -- the walk -----------------------------------------------------------------------------------------------------
