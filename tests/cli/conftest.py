@@ -1,40 +1,14 @@
-"""Verbs run in this process, and the inputs they are given: the small layer of tests/verify, a launch of it, and kernels that misbehave."""
+"""Verbs run in this process, and the inputs they are given: the small layer of tests/verify and a launch of it."""
 
 from __future__ import annotations
 
-import importlib
-import json
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+from command_line import Ended, Verb, small_layer
 
 from ptxgraft import capture
 from ptxgraft.cli.app import app
-
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "verify"))
-small_layer = importlib.import_module("small_layer")
-
-
-@dataclass
-class Ended:
-    """How a verb ended: its exit code and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """The one JSON document on standard output."""
-        return json.loads(self.out)
-
-
-Verb = Callable[..., Ended]
 
 
 @pytest.fixture
@@ -64,8 +38,3 @@ def layer(tmp_path) -> Path:
     path = tmp_path / "layer.ptx"
     path.write_bytes(small_layer.PTX.read_bytes())
     return path
-
-
-def contents(folder: Path) -> dict[str, bytes | None]:
-    """Everything below a folder: files with their bytes, folders with None."""
-    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import contents
+from command_line import contents
 
 from ptxgraft import capture
 

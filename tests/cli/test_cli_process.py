@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from conftest import HERE, small_layer
+from command_line import HERE, small_layer
 
 COMMAND = [sys.executable, "-c", "from ptxgraft.cli import main; main()"]
 

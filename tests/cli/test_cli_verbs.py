@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import contents, small_layer
+from command_line import contents, small_layer
 
 from ptxgraft import __version__, capture, cli
 from ptxgraft.cli.app import app
