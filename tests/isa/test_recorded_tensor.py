@@ -52,7 +52,7 @@ class Warps:
         raw = np.ascontiguousarray(np.broadcast_to(value, self.active.shape)).view(np.uint8)
         self.memory[self.at(address, size)] = raw.reshape(*self.active.shape, size)
 
-    def fault(self, p: np.ndarray, reason: str) -> None:
+    def fault(self, p: np.ndarray, reason: str, value: np.ndarray | None) -> None:
         assert not np.any(p), reason
 
 

@@ -138,7 +138,7 @@ class Shared:
         raw = np.ascontiguousarray(np.broadcast_to(value, (1, 32))).view(np.uint8).reshape(1, 32, size)
         self.bytes[address[..., None].astype(np.int64) + np.arange(size)] = raw
 
-    def fault(self, p: np.ndarray, reason: str) -> None:
+    def fault(self, p: np.ndarray, reason: str, value: np.ndarray | None) -> None:
         if np.any(p):
             self.faults.append(reason)
 
