@@ -29,9 +29,9 @@ class Listing:
         self.rows: list[tuple[str, ...]] = []
 
     def add_row(self, *cells: str) -> None:
-        """One cell for each column."""
+        """One cell for each column; runs of blanks in it become one."""
         assert len(cells) == len(self.heads), f"{len(cells)} cells for {len(self.heads)} columns"
-        self.rows.append(cells)
+        self.rows.append(tuple(" ".join(cell.split()) for cell in cells))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         if self.title:
@@ -62,7 +62,7 @@ class Listing:
             return [self._line(cells, columns, sizes)]
         room = width - cell_len(lead)
         pieces = wrapped(cells[last], max(room, NARROWEST))
-        return [(lead + pieces[0]).rstrip(), *(" " * cell_len(lead) + p for p in pieces[1:])]
+        return [(lead + "".join(pieces[:1])).rstrip(), *(" " * cell_len(lead) + p for p in pieces[1:])]
 
     def _below(self, cells: Sequence[str], width: int) -> list[str]:
         details = [f"{self.heads[i]}: {cells[i]}" for i in range(len(cells)) if self.detail[i] and cells[i]]
@@ -77,7 +77,7 @@ def _padded(text: str, size: int, right: bool) -> str:
 def wrapped(text: str, width: int) -> list[str]:
     """Text broken at blanks into lines of at most ``width`` columns; a longer word is broken too."""
     lines: list[str] = []
-    for word in text.split(" "):
+    for word in text.split():
         if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:
             lines[-1] += " " + word
             continue

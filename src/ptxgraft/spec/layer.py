@@ -51,7 +51,8 @@ def layer_spec(flow: Flow, block: tuple[int, int, int] | None = None) -> LayerSp
             f"the entry does not state its block shape; {shape} was assumed for offsets that depend on the thread (--block sets it)"
         )
     region = mma_region(flow)
-    ends = [*(run[0] for run in runs[1:]), len(program.instructions)][: len(runs)]
+    stop = len(program.instructions) - 1  # the last instruction is the end of the body, which no statement spells
+    ends = [*(run[0] for run in runs[1:]), stop][: len(runs)]
     live = flow.liveness.before([i for run in runs for i in (run[0], run[-1] + 1)])
     phases = [
         _phase(flow, tracer, number, run, live[run[0]], live[run[-1] + 1], describe(flow, run[-1] + 1, end))
@@ -64,7 +65,7 @@ def layer_spec(flow: Flow, block: tuple[int, int, int] | None = None) -> LayerSp
         shared=shared_arrays(flow),
         region=region,
         phases=phases,
-        prologue=describe(flow, 0, runs[0][0] if runs else len(program.instructions)),
+        prologue=describe(flow, 0, runs[0][0] if runs else stop),
         abi=region_abi(flow, region) if region is not None else None,
         weight_param=tracer.weight_param,
         block=shape,
