@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,14 @@ PROLOGUE = """
 .reg .pred %p<99>; .reg .b8 %b<99>; .reg .b16 %h<99>; .reg .b32 %r<999>; .reg .b64 %d<99>; .reg .b128 %q<99>; .reg .f32 %f<999>;
 .reg .f64 %g<99>;
 """
+VERSIONS = [(6, 3), (6, 4), (6, 5), *((7, i) for i in range(9)), *((8, i) for i in range(9)), (9, 0), (9, 1)]
+"""The PTX versions that a recent ptxas can be asked about: the oldest target left came with the first."""
+TARGETS_SINCE = {
+    "75": (6, 3), "80": (7, 0), "86": (7, 1), "87": (7, 4), "88": (9, 0), "89": (7, 8), "90": (7, 8), "90a": (8, 0), "100": (8, 6), "100a": (8, 6),
+    "100f": (8, 8), "103": (8, 8), "103a": (8, 8), "103f": (8, 8), "110": (9, 0), "110a": (9, 0), "110f": (9, 0), "120": (8, 7), "120a": (8, 7),
+    "120f": (8, 8), "121": (8, 8), "121a": (8, 8), "121f": (8, 8),
+}  # fmt: skip
+"""The first version of each target."""
 EPILOGUE = """
 frobnicate.b32 %r0, %r1;
 L_:
@@ -41,6 +50,7 @@ PTXAS = _ptxas()
 needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (dev extra: nvidia-cuda-nvcc)")
 
 
+@cache
 def version() -> tuple[int, int]:
     """The newest PTX version that the ptxas found takes: release 13.n takes 9.n."""
     assert PTXAS is not None
@@ -50,6 +60,7 @@ def version() -> tuple[int, int]:
     return int(match[1]) - 4, int(match[2])
 
 
+@cache
 def targets() -> list[str]:
     """The real targets that the ptxas found compiles for, oldest first: ``75``, ``90a``, ``100f`` and so on."""
     assert PTXAS is not None
@@ -57,10 +68,12 @@ def targets() -> list[str]:
     return sorted(set(re.findall(r"'sm_(\d+[af]?)'", shown)), key=lambda t: (int(t.rstrip("af")), t))
 
 
-def refused(statements: Sequence[str], target: str, folder: Path) -> dict[int, str]:
-    """The messages of ptxas by statement index. Each statement must be one line."""
+def refused(statements: Sequence[str], target: str, folder: Path, ptx: tuple[int, int] | None = None) -> dict[int, str]:
+    """The messages of ptxas by statement index, for a target and a PTX version (the newest). Each statement must be one line."""
     assert PTXAS is not None
-    head = f".version {'.'.join(map(str, version()))}\n.target sm_{target}{PROLOGUE}"
+    ptx = ptx or version()
+    prologue = PROLOGUE if ptx >= (8, 3) else PROLOGUE.replace(" .reg .b128 %q<99>;", "")
+    head = f".version {ptx[0]}.{ptx[1]}\n.target sm_{target}{prologue}"
     source = folder / f"k_{target}.ptx"
     source.write_text(head + "\n".join(statements) + EPILOGUE)
     done = subprocess.run(

@@ -38,12 +38,13 @@ def _around(choices: list, base: tuple[str, ...] | None, position: int, word: st
     fixed = [(word,) if i == position else c for i, c in enumerate(choices)]
     if base is not None:
         yield (*base[:position], word, *base[position + 1 :])
-        for other, words in enumerate(fixed):
-            for alternative in words:
-                if other != position:
-                    near = [*base]
-                    near[position], near[other] = word, alternative
-                    yield tuple(near)
+        others = [(i, alternative) for i, words in enumerate(fixed) if i != position for alternative in words if alternative != base[i]]
+        for changes in itertools.chain(itertools.combinations(others, 1), itertools.combinations(others, 2)):
+            near = [*base]
+            near[position] = word
+            for i, alternative in changes:
+                near[i] = alternative
+            yield tuple(near)
     yield from itertools.islice(itertools.product(*fixed), SEARCHED)
 
 
@@ -98,15 +99,14 @@ def _operand(role: Role, number: int, opcode: str, entry: Entry, slots: Mapping[
         return "L_"
     if role.kind == "text":
         return IMMEDIATES.get((entry.root, role.name), "0")
+    if (entry.root, role.name) in IMMEDIATES:
+        return IMMEDIATES[entry.root, role.name]
     assert role.type is not None, (opcode, role)
     if role.name == "state" and role.kind == "out" and slots["space"] == "shared::cluster":
         return "_"
     registers = [_register(role, number * 8 + i + 1) for i in range(role.count)]
-    braces = (
-        role.count > 1
-        or ((entry.root in BRACED or opcode.startswith(("tcgen05.ld", "tcgen05.st"))) and role.name in "abcdr")
-        or role.name in ("offsets", "offset", "dx", "dy")
-    )
+    braces = role.count > 1 or ((entry.root in BRACED or opcode.startswith(("tcgen05.ld", "tcgen05.st"))) and role.name in "abcdr")
+    braces |= entry.root in ("tex", "tld4", "cp") and role.name in ("offsets", "offset", "dx", "dy")
     return f"{{{', '.join(registers)}}}" if braces else registers[0]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ptxgraft.isa import ENTRIES, Entry
-from ptxgraft.isa.table import Slot
+from ptxgraft.isa.table import Slot, resolve_roles
 
 ENGINES = ("numpy", "warp")
 """The engines that run meanings; one column each."""
@@ -21,7 +21,8 @@ _HEAD = """# Instructions
 Made by `python -m ptxgraft.isa.listing docs/instructions.md` from the declarations under `src/ptxgraft/isa/families`; do not edit.
 
 How to read a spelling: `.x` stands as it is, `.(a b)` is one of the words, `{.a .b}` is one of the words or nothing. Flags may also be written in
-another order. Not every combination is legal: the declaration's `legal` says which. How to read a column: `yes`: the engine runs the
+another order. Not every combination is legal: the declaration's `legal` says which. Version and target are those of the declaration; a word
+may ask for later ones (`isa/requirements.py`, `needs`). A target with an `a` is that one alone, with an `f` its family. How to read a column: `yes`: the engine runs the
 instruction's meaning; `engine`: control flow or a barrier, which the engine does itself; `no`: roles and effects are known (analysis, cuts
 and probes work), running it is refused by name.
 """
@@ -39,7 +40,10 @@ def _slot(slot: Slot) -> str:
 
 
 def operands(entry: Entry) -> str:
-    """The operands as one writes them: ``d, a, b``; ``d|p`` for pairs, ``[a]`` for addresses; implicit ones are left out."""
+    """The operands as one writes them: ``d, a, b``; ``d|p`` for pairs, ``[a]`` for addresses; implicit ones are left out, and those that flags
+    ask for are in braces as optional ones are."""
+    plain = {slot.name: "" if slot.optional else slot.choices[0] for slot in entry.slots if slot.name}
+    always = {role.name for role in resolve_roles(entry, plain) if not role.optional}
     written = ""
     for name, text in entry.roles:
         words = text.split()
@@ -48,7 +52,7 @@ def operands(entry: Entry) -> str:
         shown = f"[{name}]" if words[0] in ("addr", "resource") else name
         separator = ("\\|" if "|" in text else ", ") if written else ""
         part = f"{separator}{shown}"
-        written += f"{{{part}}}" if "?" in text else part
+        written += f"{{{part}}}" if name not in always else part
     return written
 
 
@@ -95,7 +99,9 @@ def page() -> str:
         for entry in entries:
             since = f"{entry.since[0]}.{entry.since[1]}"
             columns = [support(entry)] * len(ENGINES)
-            rows.append([f"`{spelling(entry)}`", operands(entry), since, str(entry.sm), *columns, _first_sentence(entry.doc)])
+            rows.append(
+                [f"`{spelling(entry)}`", operands(entry), since, f"{entry.sm}{entry.specific}", *columns, _first_sentence(entry.doc)]
+            )
         lines += _table(("instruction", "operands", "PTX", "sm", *ENGINES, "meaning"), rows)
     return "\n".join(lines) + "\n"
 

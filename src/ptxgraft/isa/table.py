@@ -309,6 +309,6 @@ def _form(opcode: str, entry: Entry, slots: dict[str, str]) -> Form:
         required=sum(not (r.optional or r.implicit) for r in roles),
         since=since,
         sm=sm,
-        tensor=entry.family == "tensor" and opcode.startswith(("mma.", "wmma.mma.")),
+        tensor=opcode.startswith(("mma.", "wmma.mma.")),
         plain=not any(r.optional or r.implicit or r.pair for r in roles),
     )

@@ -66,6 +66,7 @@ def _update(lanes: Lanes, op: str, type: str, b: Value) -> Callable[[Value], Val
 
 
 INTEGER_SPELLING = "{op:and|or|xor|exch|add|inc|dec|min|max}." + HINT + ".{type:b32|b64|b128|u32|u64|s32|s64}"
+RED_SPELLING = "{op:and|or|xor|add|inc|dec|min|max}." + HINT + ".{type:b32|b64|u32|u64|s32|s64}"
 
 
 @instruction(
@@ -95,16 +96,12 @@ def atom_cas(lanes: Lanes, a: Value, b: Value, c: Value, *, space: str, type: st
     return lanes.atomic(space_name(space), a, width, update)
 
 
-def _red_legal(op: str, type: str, **rest: str) -> bool:
-    return op != "exch" and _integer_legal(op, type)
-
-
 @instruction(
-    f"red.{RED_ORDER}.{INTEGER_SPELLING}",
+    f"red.{RED_ORDER}.{RED_SPELLING}",
     a="addr",
     b="in {type}",
     policy="in b64 ?",
-    legal=_red_legal,
+    legal=_integer_legal,
     since=(1, 2),
     sm=11,
     loads="{space}",

@@ -1,6 +1,6 @@
 """Barriers and fences (PTX ISA manual, "Parallel Synchronization and Communication Instructions").
 
-Invariant: engines run what has ``control="barrier"``: ``form.slots["action"]`` is sync, arrive or red, and ``op`` says how red combines.
+Invariant: engines run what has ``control="barrier", needs=BLOCK``: ``form.slots["action"]`` is sync, arrive or red, and ``op`` says how red combines.
 Fences order memory, which is in order already.
 """
 
@@ -9,21 +9,24 @@ from __future__ import annotations
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.table import declare_only, instruction
 
+BLOCK = {"cta": ((7, 8), 30)}
+CLUSTER = {"release": ((8, 0), 90), "relaxed": ((8, 0), 90), "acquire": ((8, 0), 90)}
 
-@instruction("bar.{cta}?.{action:sync}", a="in u32", b="in u32 ?", control="barrier", convergent=True)
+
+@instruction("bar.{cta}?.{action:sync}", a="in u32", b="in u32 ?", control="barrier", needs=BLOCK, convergent=True)
 @declare_only
 def bar_sync(lanes: Lanes, a: Value, b: Value) -> None:
     """Wait until all threads of the block (``b``: that many) have come to barrier ``a``."""
 
 
-@instruction("bar.{cta}?.{action:arrive}", a="in u32", b="in u32", control="barrier", convergent=True, since=(2, 0), sm=20)
+@instruction("bar.{cta}?.{action:arrive}", a="in u32", b="in u32", control="barrier", needs=BLOCK, convergent=True, since=(2, 0), sm=20)
 @declare_only
 def bar_arrive(lanes: Lanes, a: Value, b: Value) -> None:
     """Count this warp as come to barrier ``a`` and go on."""
 
 
 @instruction(
-    "bar.{cta}?.{action:red}.{op:popc}.u32", d="out u32", a="in u32", b="in u32", c="in pred ?", control="barrier", convergent=True,
+    "bar.{cta}?.{action:red}.{op:popc}.u32", d="out u32", a="in u32", b="in u32", c="in pred ?", control="barrier", needs=BLOCK, convergent=True,
     since=(2, 0), sm=20,
 )  # fmt: skip
 @declare_only
@@ -32,7 +35,7 @@ def bar_red_popc(lanes: Lanes, a: Value, b: Value, c: Value) -> None:
 
 
 @instruction(
-    "bar.{cta}?.{action:red}.{op:and|or}.pred", d="out pred", a="in u32", b="in u32", c="in pred ?", control="barrier", convergent=True,
+    "bar.{cta}?.{action:red}.{op:and|or}.pred", d="out pred", a="in u32", b="in u32", c="in pred ?", control="barrier", needs=BLOCK, convergent=True,
     since=(2, 0), sm=20,
 )  # fmt: skip
 @declare_only
@@ -40,20 +43,20 @@ def bar_red(lanes: Lanes, a: Value, b: Value, c: Value) -> None:
     """Wait as ``bar.sync`` does; d = all or any of the threads' predicates: the last operand (``b`` when ``c`` is left out)."""
 
 
-@instruction("barrier.{cta}?.{action:sync}.{aligned}?", a="in u32", b="in u32 ?", control="barrier", since=(6, 0), sm=30)
+@instruction("barrier.{cta}?.{action:sync}.{aligned}?", a="in u32", b="in u32 ?", control="barrier", needs=BLOCK, since=(6, 0), sm=30)
 @declare_only
 def barrier_sync(lanes: Lanes, a: Value, b: Value) -> None:
     """As ``bar.sync``; without ``.aligned`` the lanes of a warp may come one by one."""
 
 
-@instruction("barrier.{cta}?.{action:arrive}.{aligned}?", a="in u32", b="in u32", control="barrier", since=(6, 0), sm=30)
+@instruction("barrier.{cta}?.{action:arrive}.{aligned}?", a="in u32", b="in u32", control="barrier", needs=BLOCK, since=(6, 0), sm=30)
 @declare_only
 def barrier_arrive(lanes: Lanes, a: Value, b: Value) -> None:
     """As ``bar.arrive``."""
 
 
 @instruction(
-    "barrier.{cta}?.{action:red}.{op:popc}.{aligned}?.u32", d="out u32", a="in u32", b="in u32", c="in pred ?", control="barrier",
+    "barrier.{cta}?.{action:red}.{op:popc}.{aligned}?.u32", d="out u32", a="in u32", b="in u32", c="in pred ?", control="barrier", needs=BLOCK,
     since=(6, 0), sm=30,
 )  # fmt: skip
 @declare_only
@@ -62,7 +65,7 @@ def barrier_red_popc(lanes: Lanes, a: Value, b: Value, c: Value) -> None:
 
 
 @instruction(
-    "barrier.{cta}?.{action:red}.{op:and|or}.{aligned}?.pred", d="out pred", a="in u32", b="in u32", c="in pred ?", control="barrier",
+    "barrier.{cta}?.{action:red}.{op:and|or}.{aligned}?.pred", d="out pred", a="in u32", b="in u32", c="in pred ?", control="barrier", needs=BLOCK,
     since=(6, 0), sm=30,
 )  # fmt: skip
 @declare_only
@@ -75,13 +78,13 @@ def bar_warp_sync(lanes: Lanes, membermask: Value) -> None:
     """Wait until all lanes of ``membermask`` have come."""
 
 
-@instruction("barrier.cluster.{action:arrive}.{sem:release|relaxed}?.{aligned}?", since=(7, 8), sm=90)
+@instruction("barrier.cluster.{action:arrive}.{sem:release|relaxed}?.{aligned}?", needs=CLUSTER, since=(7, 8), sm=90)
 @declare_only
 def barrier_cluster_arrive(lanes: Lanes) -> None:
     """Count this thread as come to its cluster's barrier."""
 
 
-@instruction("barrier.cluster.{action:wait}.{sem:acquire}?.{aligned}?", since=(7, 8), sm=90)
+@instruction("barrier.cluster.{action:wait}.{sem:acquire}?.{aligned}?", needs=CLUSTER, since=(7, 8), sm=90)
 @declare_only
 def barrier_cluster_wait(lanes: Lanes) -> None:
     """Wait for the cluster's barrier."""

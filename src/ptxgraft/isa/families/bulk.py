@@ -125,7 +125,7 @@ def _tensor_asked(dim: str, mode: str = "", **flags: str) -> Mapping[str, str]:
     f"cp.async.bulk.tensor.{DIMENSIONS}.{{dst:shared::cta|shared::cluster}}.global.{{mode:tile|im2col}}?.{COUNTED}.{MULTICAST}.{HINT}",
     to="addr", tensor="resource s32", mbar="addr", offsets="{shift}", cta_mask="{ctas}", policy="{policy}", loads="global", stores="shared",
     derive=_tensor_asked, legal=lambda *, dim, dst, mode, multicast, hint: _mode_legal(dim, mode) and (dst != "shared::cta" or not multicast),
-    since=(8, 0), sm=90,
+    needs={"shared::cta": ((8, 6), 90)}, since=(8, 0), sm=90,
 )  # fmt: skip
 @declare_only
 def tensor_in(lanes: Lanes) -> None:
@@ -183,7 +183,7 @@ def tensor_prefetch(lanes: Lanes, *inputs: Value) -> None:
 
 
 @instruction(
-    f"cp.async.bulk.prefetch.tensor.{DIMENSIONS}.L2.global.{{mode:tile::gather4|im2col::w|im2col::w::128}}.{HINT}", tensor="resource s32",
+    f"cp.async.bulk.prefetch.tensor.{{dim:2d|3d|4d|5d}}.L2.global.{{mode:tile::gather4|im2col::w|im2col::w::128}}.{HINT}", tensor="resource s32",
     offsets="{shift}", policy="{policy}", derive=_tensor_asked, legal=lambda *, dim, mode, hint: _mode_legal(dim, mode), since=(8, 6),
     sm=100, specific="f",
 )  # fmt: skip

@@ -195,11 +195,12 @@ def _declare_set() -> None:
                 targets.append((f"{kind.types}|u32|s32", kind.since, kind.sm))
             else:
                 if kind.types in half:
-                    targets.append(("u16|s16|u32|s32", kind.since, kind.sm))
+                    targets.append(("u16|s16|u32|s32", max(kind.since, (6, 5)), kind.sm))
                 else:
                     targets.append(("u32|s32|f32", kind.since, kind.sm))
                 for name, (major, minor, sm) in half.items():
-                    if kind.types not in half or kind.types == name:
+                    # Halves give their own kind; an f16 also a bf16.
+                    if kind.types not in half or kind.types == name or name == "bf16":
                         targets.append((name, (major, minor), sm))
             for dtypes, since, sm in targets:
                 # bf16 knows no flushing, not even of an f32 that is compared.
@@ -210,6 +211,7 @@ def _declare_set() -> None:
                     a="in {type}",
                     b="in {type}",
                     **_condition(boolean),
+                    needs={"u32": ((6, 5), 53), "s32": ((6, 5), 53)} if kind in _PAIRS else None,
                     since=since,
                     sm=sm,
                     examples=_set_examples(dtypes, kind.types, boolean),

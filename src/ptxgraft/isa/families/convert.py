@@ -15,6 +15,7 @@ from ptxgraft.isa.table import instruction
 from ptxgraft.isa.types import type_of
 
 _INTEGERS = "u8|u16|u32|u64|s8|s16|s32|s64"
+FINITE = {"satfinite": ((8, 1), 80)}
 _TO_INTEGRAL = ("rni", "rzi", "rmi", "rpi")
 _SIZE = {"f16": 11, "bf16": 11, "f32": 24, "f64": 53}
 
@@ -179,6 +180,14 @@ instruction(
         ("cvt.ftz.f32.f32", (0x80000001,), (0x80000000,)),
     ],
 )(cvt)
+instruction(
+    "cvt.{dtype:f32}.{type:bf16}",
+    d="out {dtype}",
+    a="in {type}",
+    since=(7, 1),
+    sm=80,
+    examples=[("cvt.f32.bf16", (0x7F81,), (0x7F810000,))],
+)(cvt)
 _ALL = f"{_INTEGERS}|f16|bf16|f32|f64"
 for _dtype, _type in (("bf16", _ALL), (f"{_INTEGERS}|f16|f32|f64", "bf16")):
     _plain_only = _dtype == "bf16"
@@ -199,7 +208,6 @@ for _dtype, _type in (("bf16", _ALL), (f"{_INTEGERS}|f16|f32|f64", "bf16")):
         ]
         if _plain_only
         else [
-            ("cvt.f32.bf16", (0x7F81,), (0x7F810000,)),
             ("cvt.ftz.f32.bf16", (0x7F81,), (0x7FFFFFFF,)),
             ("cvt.rni.s32.bf16", (0xC020,), (-2,)),
             ("cvt.f64.bf16", (0x3F80,), (0x3FF0 << 48,)),
@@ -219,6 +227,7 @@ def _narrow(lanes: Lanes, fmt: str, a: Value, rounding: str, relu: str, satfinit
 
 @instruction(
     "cvt.{rounding:rn|rz}.{relu:relu}?.{satfinite:satfinite}?.{dtype:f16|bf16}.f32",
+    needs=FINITE,
     d="out {dtype}",
     a="in f32",
     legal=lambda *, rounding, relu, satfinite, dtype: bool(dtype == "bf16" or relu or satfinite),
@@ -239,6 +248,7 @@ def cvt_half(lanes: Lanes, a: Value, *, rounding: str, relu: str, satfinite: str
 
 @instruction(
     "cvt.{rounding:rn|rz}.{relu:relu}?.{satfinite:satfinite}?.{dtype:f16x2|bf16x2}.f32",
+    needs=FINITE,
     d="out {dtype}",
     a="in f32",
     b="in f32",
@@ -262,6 +272,7 @@ _TF32_UNIT, _TF32_MASK, _TF32_NAN = 0x2000, 0xFFFFE000, 0x7FFFE000
 
 @instruction(
     "cvt.rna.{satfinite:satfinite}?.tf32.f32",
+    needs=FINITE,
     d="out b32",
     a="in f32",
     since=(7, 0),

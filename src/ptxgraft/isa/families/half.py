@@ -9,6 +9,7 @@ from ptxgraft.isa import floats
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.packed import each, element
 from ptxgraft.isa.roles import binary, unary
+from ptxgraft.isa.table import declare_only
 
 _F16, _BF16 = "{type:f16|f16x2}", "{type:bf16|bf16x2}"
 
@@ -98,6 +99,13 @@ def fma(lanes: Lanes, a: Value, b: Value, c: Value, *, ftz: str, sat: str, relu:
         return floats.relu(lanes, fmt, result, relu)
 
     return each(lanes, type, one, a, b, c)
+
+
+@binary("fma.rn.oob.{finish:relu|sat}?.{type:f16|f16x2}", c="in {type}", since=(8, 1), sm=90)
+@binary("fma.rn.oob.{finish:relu}?.{type:bf16|bf16x2}", c="in {type}", since=(8, 1), sm=90)
+@declare_only
+def fma_out_of_bounds(lanes: Lanes, a: Value, b: Value, c: Value) -> None:
+    """As ``fma``, but +0 where an operand is the NaN that tensor copies give for elements outside, whose bits the manual leaves open."""
 
 
 @unary(

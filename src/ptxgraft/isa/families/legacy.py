@@ -5,12 +5,15 @@ Invariant: a spelling without modifiers means what the manual says it defaults t
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable
+from typing import Any
 
 from ptxgraft.isa import floats
 from ptxgraft.isa.families import approximate
 from ptxgraft.isa.lanes import Lanes, Value
-from ptxgraft.isa.table import instruction
+from ptxgraft.isa.table import ENTRIES, Entry, instruction
 
 ONE64 = 0x3FF << 52
 FLUSHED: dict[str, Callable[..., Value]] = {
@@ -86,3 +89,27 @@ def mad(lanes: Lanes, a: Value, b: Value, c: Value, *, ftz: str, sat: str) -> Va
 def mad_f64(lanes: Lanes, a: Value, b: Value, c: Value) -> Value:
     """As ``mad.rn.f64``."""
     return lanes.float_fma("f64", a, b, c, "rn")
+
+
+# -- wmma before PTX 6.3 --------------------------------------------------------------------------------------------------
+def _without_aligned(entry: Entry) -> None:
+    function = entry.meaning
+    assert function is not None
+    roles: dict[str, Any] = dict(entry.roles)
+
+    # Its keywords are those of what it wraps.
+    @functools.wraps(function, assigned=())
+    def meaning(lanes: Lanes, *inputs: Value, **options: str) -> Value:
+        return function(lanes, *inputs, **options)
+
+    meaning.__doc__ = f"As with ``.aligned``, which PTX 6.3 asks for: {entry.doc}"
+    instruction(
+        entry.spelling.replace(".aligned", ""), loads=entry.loads, stores=entry.stores, convergent=True, since=entry.since, sm=entry.sm,
+        legal=entry.legal, **roles,
+    )(meaning)  # fmt: skip
+
+
+# Its declarations are what is declared again.
+importlib.import_module("ptxgraft.isa.families.tensor")
+for _entry in [entry for entry in ENTRIES["wmma"] if entry.since < (6, 3)]:
+    _without_aligned(_entry)

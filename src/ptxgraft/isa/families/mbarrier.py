@@ -15,7 +15,7 @@ ANY = "{space:shared|shared::cta|shared::cluster}?"
 SCOPE = "{scope:cta|cluster}?"
 PENDING, EXPECTED, PARITY, TRANSACTIONS = 0, 20, 40, 41
 COUNT_BITS = 20
-NEEDS = {"relaxed": ((8, 6), 90), "release": ((8, 0), 80), "acquire": ((8, 0), 80)}
+NEEDS = {"relaxed": ((8, 6), 90), "release": ((8, 0), 80), "acquire": ((8, 0), 80), "shared::cluster": ((8, 0), 90)}
 
 
 def _at(lanes: Lanes, count: Value, position: int) -> Value:

@@ -45,10 +45,15 @@ def _legal(sem: str, scope: str, space: str, vec: str, type: str, l2: str, **res
     return (sem in ("relaxed", "acquire", "release")) == bool(scope)
 
 
+def _device_legal(sem: str, scope: str, space: str, vec: str, **rest: str) -> bool:
+    """Accesses of devices are relaxed, of the whole system, one element each, in global memory."""
+    return (sem, scope, vec) == ("relaxed", "sys", "") and space in ("", "global")
+
+
 def _load_legal(cop: str, nc: str, mmio: str, **slots: str) -> bool:
     if nc and (slots["space"] != "global" or slots["sem"] not in ("", "weak")):
         return False
-    if mmio and slots["sem"] != "relaxed":
+    if mmio and not _device_legal(**slots):
         return False
     return _legal(**slots) and not (cop and slots["sem"] not in ("", "weak"))
 
@@ -90,7 +95,7 @@ def ldu(lanes: Lanes, a: Value, *, space: str, vec: str, type: str) -> Value | t
 
 
 def _store_legal(cop: str, mmio: str, **slots: str) -> bool:
-    if mmio and slots["sem"] != "relaxed":
+    if mmio and not _device_legal(**slots):
         return False
     return _legal(**slots) and not (cop and slots["sem"] not in ("", "weak"))
 

@@ -56,7 +56,13 @@ def _declare(form: str, doc: str, legal: Callable[..., bool], **declaration: Any
     multimem.__doc__ = doc
     newer = EIGHTS.partition("|")[0] in form
     instruction(
-        form, legal=legal, since=(8, 6) if newer else (8, 1), sm=100 if newer else 90, specific="f" if newer else "", **declaration
+        form,
+        legal=legal,
+        needs={"acc::f32": ((8, 2), 90)},
+        since=(8, 6) if newer else (8, 1),
+        sm=100 if newer else 90,
+        specific="f" if newer else "",
+        **declaration,
     )(declare_only(multimem))
 
 

@@ -52,13 +52,13 @@ def _field_legal(*, field: str, type: str, **rest: str) -> bool:
     return (type == "b64") == (_FIELDS[field] == "in b64")
 
 
-for _names, _since, _sm, _specific in (
-    ([name for name in _FIELDS if name != "swizzle_atomicity"], (8, 3), 90, "a"),
-    (["swizzle_atomicity"], (8, 6), 100, "f"),
+for _names, _types, _since, _sm, _specific in (
+    ([name for name in _FIELDS if name != "swizzle_atomicity"], "b32|b64", (8, 3), 90, "a"),
+    (["swizzle_atomicity"], "b32", (8, 6), 100, "f"),
 ):
 
     @instruction(
-        f"tensormap.replace.tile.{{field:{'|'.join(_names)}}}.{{space:global|shared::cta}}?.b1024.{{type:b32|b64}}", a="addr",
+        f"tensormap.replace.tile.{{field:{'|'.join(_names)}}}.{{space:global|shared::cta}}?.b1024.{{type:{_types}}}", a="addr",
         dimension="{ordinal}", value="{value}", loads="{space}", stores="{space}", derive=_field, legal=_field_legal, since=_since, sm=_sm,
         specific=_specific,
     )  # fmt: skip

@@ -40,6 +40,7 @@ def relinquish(lanes: Lanes) -> None:
 
 # -- registers and tensor memory ------------------------------------------------------------------------------------------
 COUNTS = "{num:x1|x2|x4|x8|x16|x32|x64|x128}"
+SEVERAL = "{num:x2|x4|x8|x16|x32|x64|x128}"
 _FACTOR = {"16x128b": 2, "16x256b": 4}
 
 
@@ -78,16 +79,12 @@ for _shapes, _place in (("16x64b|16x128b|16x256b|32x32b", _NOTHING), ("16x32bx2"
         """Tensor memory at [a] = b, later: after ``tcgen05.wait::st``."""
 
 
-def _reducible(*, num: str, **rest: str) -> bool:
-    return num != "x1"
-
-
 for _shape, _place in (("32x32b", _NOTHING), ("16x32bx2", _HALVES)):
     for _flags, _types in (("{absolute:abs}?.{nan:NaN}?.", "f32"), ("", "u32|s32")):
 
         @instruction(
-            f"tcgen05.ld.red.sync.aligned.{{shape:{_shape}}}.{COUNTS}.{{op:min|max}}.{_flags}{{type:{_types}}}", d="out {type} {count}",
-            extreme="out {type}", a="addr", **_place, loads="tensor", convergent=True, legal=_reducible, derive=_vector, since=(8, 8),
+            f"tcgen05.ld.red.sync.aligned.{{shape:{_shape}}}.{SEVERAL}.{{op:min|max}}.{_flags}{{type:{_types}}}", d="out {type} {count}",
+            extreme="out {type}", a="addr", **_place, loads="tensor", convergent=True, derive=_vector, since=(8, 8),
             sm=103, specific="f",
         )  # fmt: skip
         @declare_only
@@ -167,11 +164,14 @@ def _scaled_legal(*, kind: str, vector: str, **rest: str) -> bool:
     return vector in _VECTORS[kind]
 
 
+NEEDS = {"kind::mxf4nvf4": ((8, 7), 100), "block16": ((8, 8), 100), "block32": ((8, 8), 100)}
+
+
 def _declare(form: str, doc: str, **declaration) -> None:
     def product(lanes: Lanes) -> None: ...
 
     product.__doc__ = doc
-    instruction(form, loads="shared", stores="tensor", since=SINCE, sm=100, **declaration)(declare_only(product))
+    instruction(form, loads="shared", stores="tensor", needs=NEEDS, since=SINCE, sm=100, **declaration)(declare_only(product))
 
 
 for _sparse, _metadata in (("", {}), ("sp.", {"metadata": "addr"})):

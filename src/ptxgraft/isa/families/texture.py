@@ -291,7 +291,7 @@ def _reduction_legal(*, form: str, op: str, type: str, **rest: str) -> bool:
 
 @instruction(
     f"sured.{{form:b|p}}.{{op:add|min|max|and|or}}.{{geometry:1d|2d|3d}}.{{type:u32|s32|b32|u64|s64|b64}}.{SURFACE_CLAMP}", a="resource s32",
-    b="in {type}", legal=_reduction_legal, since=(2, 0), sm=20,
+    b="in {type}", legal=_reduction_legal, needs={"s64": ((8, 1), 50), "b64": ((8, 1), 50)}, since=(2, 0), sm=20,
 )  # fmt: skip
 @declare_only
 def sured(lanes: Lanes, handle: Value, coordinates: Sequence[Value], b: Value) -> None:
