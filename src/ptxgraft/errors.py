@@ -61,7 +61,11 @@ class UsageError(PtxgraftError):
 
 
 class KernelFault(PtxgraftError):
-    """A kernel did what no kernel may: a bad access, an endless loop, a barrier that cannot be met. Mend the kernel or its launch."""
+    """A kernel did what no kernel may: a bad access, an endless loop, a barrier that cannot be met. Mend the kernel or its launch.
+
+    ``output`` is what the kernel had printed until then."""
+
+    output: str = ""
 
 
 class UnsupportedError(PtxgraftError):

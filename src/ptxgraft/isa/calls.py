@@ -57,7 +57,12 @@ class Calls:
         if not self.binder.known(target.name):
             raise SourceError(f"function {target.name!r} is not declared", hint="a function of another module needs an .extern .func")
         declared = next((f for f in self.binder.document.functions if f.name == target.name), None)
-        if target.name in DEVICE_FUNCTIONS and declared is not None:
+        if declared is not None and target.name in DEVICE_FUNCTIONS:
+            if DEVICE_FUNCTIONS[target.name] != (len(declared.returns), len(declared.params)):
+                results, count = DEVICE_FUNCTIONS[target.name]
+                raise SourceError(
+                    f"CUDA's device function {target.name!r} has {results} results and {count} arguments, it is declared otherwise"
+                )
             check_counts(target.name, returns, arguments, declared.returns, declared.params)
             with self.skipped(statement, guard):
                 self.device(statement, form, declared, returns, arguments)

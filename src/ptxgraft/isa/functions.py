@@ -22,8 +22,8 @@ FUNCTION_WINDOW = 4 << 56
 FUNCTION_STEP = 16
 """The distance between two functions' addresses. (Pointers to members keep a mark in the lowest bit.)"""
 
-DEVICE_FUNCTIONS = frozenset(["vprintf", "malloc", "free", "__assertfail"])
-"""Functions of CUDA's device library that a module leaves open and executors provide."""
+DEVICE_FUNCTIONS = {"vprintf": (1, 2), "malloc": (1, 1), "free": (0, 1), "__assertfail": (0, 5)}
+"""Functions of CUDA's device library that a module leaves open and executors provide: how many results and arguments they have."""
 
 Sizes = tuple[tuple[int, ...], tuple[int, ...]]
 """The bytes of each return value and of each parameter: what two functions must share to be called by one indirect call."""

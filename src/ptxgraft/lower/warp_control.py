@@ -21,6 +21,7 @@ OPERATIONS = {
     "clear": "slot, bytes",
     "trap": "kind of fault",
     "trap_if": "predicate slot, 0 or -1, kind of fault",
+    "call": "",
     "branch_table": "slot of b32 indices, count, targets",
 }
 """The control operations and their operands (32-bit words after the head). A target is the offset of a label operation in the stream."""
@@ -188,6 +189,19 @@ apart:
 others:
   %other = tail call ptr @schedule(ptr %w)
   ret ptr %other
+}}
+
+define ptr @op_call(ptr %w, ptr %op) {{
+entry:
+  %index.p = getelementptr i8, ptr %op, i64 8
+  %index = load i32, ptr %index.p
+  %ok = call i1 @serve(ptr %w, i32 %index)
+  %next = {_next("op", 0)}
+  br i1 %ok, label %on, label %bad
+on:
+  ret ptr %next
+bad:
+  ret ptr null
 }}
 
 define ptr @op_branch_table(ptr %w, ptr %op) {{

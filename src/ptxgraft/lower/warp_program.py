@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa import Form, Imm, Instruction, Operand, Program, Reg
+from ptxgraft.isa.functions import DEVICE_FUNCTIONS
 from ptxgraft.lower.warp_control import operation_bytes
 from ptxgraft.lower.warp_operations import Encoder, Operation
 from ptxgraft.lower.warp_plan import WarpPlan, leaders_of, waits
@@ -56,7 +57,8 @@ def native_code(program: Program, plan: WarpPlan, name: str) -> Code:
 def meets(program: Program) -> bool:
     """Do lanes of different blocks meet in memory, so that the order of blocks shows?"""
     forms = (i.form for i in program.instructions)
-    return any(f is not None and f.family == "atomic" and f.stores in ("global", "generic") for f in forms)
+    heap = any(i.callee in ("malloc", "free") for i in program.instructions)
+    return heap or any(f is not None and f.family == "atomic" and f.stores in ("global", "generic") for f in forms)
 
 
 def register_slots(program: Program, plan: WarpPlan) -> tuple[dict[int, int], int]:
@@ -156,7 +158,9 @@ class _Assembler:
     def instruction(self, instruction: Instruction) -> None:
         form = instruction.form
         control = form.control if form is not None else ""
-        if form is None or control == "call" or (not control and form.meaning is None):
+        if control == "call" and instruction.callee in DEVICE_FUNCTIONS:
+            self.control("call", instruction.index)
+        elif form is None or control == "call" or (not control and form.meaning is None):
             self.stop(instruction, Fault.UNKNOWN)
         elif control == "branch":
             self.branch(instruction, instruction.targets[0])

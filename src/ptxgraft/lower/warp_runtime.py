@@ -169,6 +169,7 @@ define internal void @reset_warp(ptr %w, ptr %code, i64 %budget) {{
   {put("0", "w", WARP, "status", "s")}
   {put("0", "w", WARP, "blocked", "b")}
   {put("0", "w", WARP, "waiting", "wt")}
+  {put("0", "w", WARP, "passed", "ps")}
   {put("%code", "w", WARP, "resume", "r")}
   {put("%budget", "w", WARP, "steps", "st")}
   {put("1", "w", WARP, "fresh", "fr")}
@@ -297,6 +298,9 @@ each_warp:
 wake:
   store i32 {Status.RUNNING:d}, ptr %jst.p
   {put("0", "jw", WARP, "waiting", "jwt")}
+  {get("jpassed", "jw", WARP, "passed")}
+  %jpassed1 = add i32 %jpassed, 1
+  store i32 %jpassed1, ptr %jpassed.p
   {put("%votes", "jw", WARP, "votes", "jv")}
   {put("%present", "jw", WARP, "present", "jn")}
   br i1 %native, label %freed_warp, label %threaded

@@ -57,6 +57,22 @@ go:
   ret ptr %next
 }}
 
+define i1 @serve(ptr %w, i32 %index) noinline {{
+entry:
+  {get("worker", "w", WARP, "worker")}
+  {get("service", "worker", WORKER, "service")}
+  %failed = call i32 %service(ptr %w, i32 %index)
+  %fine = icmp eq i32 %failed, 0
+  br i1 %fine, label %on, label %bad
+bad:
+  {get("active", "w", WARP, "active")}
+  %lane = call i32 @llvm.cttz.i32(i32 %active, i1 false)
+  %none = call ptr @fault(ptr %w, i32 %index, i32 {Fault.HOST:d}, i32 %lane, i64 0, i32 0, i32 0, i32 0)
+  ret i1 false
+on:
+  ret i1 true
+}}
+
 define i32 @pick(ptr %w) {{
 entry:
   {get("live", "w", WARP, "live")}

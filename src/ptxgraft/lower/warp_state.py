@@ -69,18 +69,19 @@ WORKER = Layout(
     launch="ptr", warps="ptr", warp_count="i32", warp_bytes="i32", shared="ptr", local="ptr", local_total="i64", block="3*i32", block_linear="i64",
     status="i32", fault_kind="i32", fault_index="i32", fault_lane="i32", fault_warp="i32", fault_size="i32", fault_space="i32", fault_reason="i32",
     fault_address="i64", fault_block="i64", statements="i64", log="ptr", log_count="i64", log_limit="i64",
-    arrived="16*i32", votes="16*i32", present="16*i32",
+    arrived="16*i32", votes="16*i32", present="16*i32", service="ptr",
 )  # fmt: skip
 """A worker: the block it runs, its memory, the fault it met (``fault_block`` linear), and its block's 16 barriers: warps that came without waiting,
-and for reductions the threads that came and those whose predicate held."""
+and for reductions the threads that came and those whose predicate held. ``service``: int(warp, index), the host's answer to calls of device functions; not 0:
+they failed."""
 
 WARP = Layout(
     active="i32", live="i32", initial="i32", number="i32", status="i32", blocked="i32", waiting="i32", barrier="i32",
     worker="ptr", launch="ptr", resume="ptr", steps="i64", shared="ptr", local="ptr", barrier_count="i32", votes="i32", present="i32", fresh="i32",
-    pcs="32*i32", tid_x="32*i32", tid_y="32*i32", tid_z="32*i32", barriers="32*i32", found="32*i64",
+    pcs="32*i32", tid_x="32*i32", tid_y="32*i32", tid_z="32*i32", barriers="32*i32", found="32*i64", passed="i32",
 )  # fmt: skip
 """A warp's header; its register file follows at ``WARP.size``. ``blocked`` lanes wait for others at a convergent operation, ``waiting`` ones at a barrier.
-``fresh`` is 1 until the warp first runs."""
+``fresh`` is 1 until the warp first runs. ``passed`` counts the barriers at which it waited."""
 
 RECORD = Layout(base="i64", end="i64", delta="i64", number="i64")
 RECORD_BYTES = 32
@@ -118,6 +119,7 @@ class Fault(IntEnum):
     TRAP = 8
     INDEX = 9
     UNKNOWN = 10
+    HOST = 11
 
 
 class Space(IntEnum):
@@ -132,7 +134,7 @@ class Space(IntEnum):
     CONST = 6
 
 
-RUNTIME = ("access", "place", "note", "image", "fault", "constant", "remember", "pick", "stand_at", "remove", "gather", "arrive")
+RUNTIME = ("access", "place", "note", "image", "fault", "constant", "remember", "pick", "stand_at", "remove", "gather", "arrive", "serve")
 """Functions of the runtime module, in the order of the launch's table of pointers: compiled code calls them through it and needs no linking."""
 
 

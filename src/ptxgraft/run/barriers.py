@@ -22,7 +22,8 @@ BARRIERS = 16
 
 
 class Barriers:
-    """Who waits where. ``waiting`` is bool[warps, 32]: the lanes that stand at a barrier (their program counter stays there)."""
+    """Who waits where. ``waiting`` is bool[warps, 32]: the lanes that stand at a barrier (their program counter stays there); ``passed`` counts the
+    barriers at which each warp has waited."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -31,6 +32,7 @@ class Barriers:
         self.number = np.zeros(shape, dtype=np.int64)
         self.wanted = np.zeros(shape, dtype=np.int64)
         self.predicate = np.zeros(shape, dtype=bool)
+        self.passed = np.zeros(state.machine.warps, dtype=np.int64)
         self.arrivals: dict[tuple[int, int], NDArray[np.bool_]] = {}
 
     def arrive(self, instruction: Instruction, taken: NDArray[np.bool_]) -> bool:
@@ -48,6 +50,7 @@ class Barriers:
             warp, lane = np.argwhere(wrong)[0]
             raise self._site(warp, lane, instruction).fault(f"there is no barrier {number[warp, lane]}, only 0 to {BARRIERS - 1}")
         if action == "sync" and count is None and self._everyone(number, taken):
+            self.passed += 1
             return True
         wanted = np.full(number.shape, state.machine.per_block * 32) if count is None else self._values(instruction, count)
         odd = taken & ((wanted % 32 != 0) | (wanted == 0))
@@ -121,6 +124,7 @@ class Barriers:
             lanes = np.zeros_like(self.waiting)
             lanes[part] = here & came[:, None]
             self.waiting &= ~lanes
+            self.passed += lanes.any(axis=1)
             for index in np.unique(self.state.pc[lanes]):
                 self._open(int(index), lanes, lanes & (self.state.pc == index))
         return opened

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgraft.errors import KernelFault
 from ptxgraft.isa.program import Instruction
 from ptxgraft.isa.types import TYPES
 from ptxgraft.lower.numpy_lanes import NumpyLanes
 from ptxgraft.run import faults
 from ptxgraft.run.barriers import Barriers
+from ptxgraft.run.device import HANDLERS, Caller, DeviceFunctions, exchange
 from ptxgraft.run.launch import Launch, block_list
 from ptxgraft.run.machine import Machine
 from ptxgraft.run.operations import Compiler, Operation, Registers
@@ -126,13 +128,17 @@ def run(
     chosen = block_list(launch, blocks)
     size = _batch(launch)
     total = 0
+    functions = DeviceFunctions(launch)
     try:
         for at in range(0, len(chosen), size):
-            batch = _Batch(launch, chosen[at : at + size], profile, watch or (), stores, step_budget or DEFAULT_STEPS, before, after)
-            total += batch.run()
+            state = State(launch, chosen[at : at + size], profile, watch or (), stores)
+            total += _Batch(state, functions, step_budget or DEFAULT_STEPS, before, after).run()
     except _Stopped:
         pass
-    return RunResult("numpy", profile, total, time.perf_counter() - start, stores)
+    except KernelFault as fault:
+        fault.output = functions.output()
+        raise
+    return RunResult("numpy", profile, total, time.perf_counter() - start, stores, functions.output())
 
 
 def _batch(launch: Launch) -> int:
@@ -148,19 +154,9 @@ def _batch(launch: Launch) -> int:
 class _Batch:
     """Runs some blocks to their end."""
 
-    def __init__(
-        self,
-        launch: Launch,
-        blocks: Sequence[int],
-        profile: str,
-        watch: Sequence[Watch],
-        stores: list[StoreRecord],
-        budget: int,
-        before: Hook | None,
-        after: Hook | None,
-    ) -> None:
-        self.state = State(launch, blocks, profile, watch, stores)
-        self.program, self.budget, self.before, self.after = launch.program, budget, before, after
+    def __init__(self, state: State, functions: DeviceFunctions, budget: int, before: Hook | None, after: Hook | None) -> None:
+        self.state, self.functions = state, functions
+        self.program, self.budget, self.before, self.after = state.program, budget, before, after
         self.operations: list[Operation | None] = [None] * len(self.program.instructions)
 
     def run(self) -> int:
@@ -266,11 +262,25 @@ class _Batch:
         elif kind == "trap":
             row, lane = np.argwhere(state.machine.active)[0]
             raise faults.trapped(state.machine.site(int(row), int(lane)))
+        elif kind == "call" and instruction.callee in HANDLERS:
+            self.call(instruction)
+            return True
         elif kind == "call":
             raise faults.extern_call(self.program, instruction.index)
         else:
             raise faults.unknown_instruction(self.program, instruction.index)
         return False
+
+    def call(self, instruction: Instruction) -> None:
+        """Answer the call of a device function, lane after lane."""
+        state, machine = self.state, self.state.machine
+        places = np.broadcast_to(state.compiler.address(exchange(instruction))(), machine.active.shape)
+        for row, lane in np.argwhere(machine.active):
+            warp = int(machine.all_rows[row] if machine.rows is None else machine.rows[row])
+            site = machine.site_of(warp, int(lane), instruction.index)
+            number, passed = machine.numbers[warp // machine.per_block], int(state.barriers.passed[warp])
+            caller = Caller(site, number, passed, machine.local_of(warp, int(lane)), machine.shared_of(warp))
+            self.functions.call(instruction.callee, caller, int(places[row, lane]))
 
     def chosen(self, instruction: Instruction, taken: NDArray[np.bool_]) -> NDArray[np.int32]:
         """Where each lane of ``taken`` goes at an indirect branch: the target that its index selects."""

@@ -21,8 +21,9 @@ from ptxgraft.isa.numerics import PROFILES
 from ptxgraft.isa.program import Program, Variable
 from ptxgraft.isa.types import TYPES
 from ptxgraft.run.execution import DEFAULT_PROFILE, ENGINES, check_choice, execute
+from ptxgraft.run.heap import Heap
 from ptxgraft.run.images import Surface, Texture
-from ptxgraft.run.launch import Launch, dim3
+from ptxgraft.run.launch import STACK_BYTES, Launch, dim3
 from ptxgraft.run.memory import FIRST_ADDRESS, GAP, Allocation, allocate
 from ptxgraft.run.result import RunResult
 from ptxgraft.text import Document
@@ -46,10 +47,11 @@ def load(source: str | bytes | os.PathLike[str]) -> Module:
 
 @dataclass(eq=False)
 class Module:
-    """A parsed module. Its variables keep their contents from launch to launch, for all its kernels."""
+    """A parsed module. Its variables and the heap of ``malloc`` keep their contents from launch to launch, for all its kernels."""
 
     document: Document
     variables: dict[str, Allocation] = field(default_factory=dict)
+    heap: Heap | None = None
 
     @property
     def entries(self) -> list[str]:
@@ -80,21 +82,34 @@ class Kernel:
         return self.program.name
 
     def launch(
-        self, grid: int | Sequence[int], block: int | Sequence[int], args: Sequence[Any] = (), shared_bytes: int = 0, **options: Any
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        shared_bytes: int = 0,
+        stack_bytes: int = STACK_BYTES,
+        **options: Any,
     ) -> RunResult:
         """Run the kernel and bring back what it wrote.
 
         ``args`` go by position: a number becomes the parameter's type; an array a buffer whose pointer is passed and whose contents come back into the
         same array (the same array given twice is one buffer); ``bytes`` fill a by-value parameter; a ``Texture`` or ``Surface`` becomes a handle.
-        ``options`` go to ``run.execute``. Raises ``UsageError`` for arguments that do not fit.
+        ``stack_bytes`` is what a thread may have of stack (recursion, calls through pointers, ``alloca``). ``options`` go to ``run.execute``. Raises ``UsageError`` for arguments that do not fit.
         """
-        prepared = self.prepare(grid, block, args, shared_bytes)
+        prepared = self.prepare(grid, block, args, shared_bytes, stack_bytes)
         try:
             return execute(prepared.launch, engine=self.engine, profile=self.profile, **options)
         finally:
             prepared.bring_back()
 
-    def prepare(self, grid: int | Sequence[int], block: int | Sequence[int], args: Sequence[Any] = (), shared_bytes: int = 0) -> Prepared:
+    def prepare(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        shared_bytes: int = 0,
+        stack_bytes: int = STACK_BYTES,
+    ) -> Prepared:
         """The launch that ``launch`` would run, not run yet: to record it, watch it or run parts of it."""
         params = self.program.params
         if len(args) != len(params):
@@ -105,8 +120,9 @@ class Kernel:
             packer.put(param, value)
         launch = Launch(
             self.program, dim3(grid, "grid"), dim3(block, "block"), bytes(packer.block), shared_bytes, packer.allocations, packer.textures,
-            packer.surfaces, self.module.variables,
+            packer.surfaces, self.module.variables, stack_bytes=stack_bytes, heap=self.module.heap,
         )  # fmt: skip
+        self.module.heap = launch.heap
         return Prepared(launch, packer.arrays)
 
 

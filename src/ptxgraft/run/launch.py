@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ptxgraft.errors import UsageError
 from ptxgraft.isa.program import Program, align_up
+from ptxgraft.run.heap import Heap, make_heap, uses_heap
 from ptxgraft.run.images import HostImages, Surface, Texture, host_images
 from ptxgraft.run.memory import FILL, WINDOW_BYTES, Allocation, Memory
 from ptxgraft.run.variables import place_variables
@@ -50,7 +51,7 @@ class Launch:
 
     ``textures`` and ``surfaces`` go by handle. ``variables`` gives module variables contents and an address by name; those missing get theirs from
     the module. ``fill`` is what a byte of shared or local memory holds at first. ``stack_bytes``: what a thread may have of stack, for calls that are
-    recursive or go through pointers, and for ``alloca``. ``notes`` are things that had to be assumed.
+    recursive or go through pointers, and for ``alloca``. ``heap``: what ``malloc`` takes from; one is made for a program that calls it. ``notes`` are things that had to be assumed.
     """
 
     program: Program
@@ -64,6 +65,7 @@ class Launch:
     variables: dict[str, Allocation] = field(default_factory=dict)
     fill: int = FILL
     stack_bytes: int = STACK_BYTES
+    heap: Heap | None = None
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -73,7 +75,10 @@ class Launch:
         _check_arguments(self)
         _check_stack(self)
         place_variables(self.program, self.variables, self.allocations)
-        self.memory = Memory([*self.allocations, *self.variables.values()])
+        placed = [*self.allocations, *self.variables.values()]
+        if self.heap is None and uses_heap(self.program):
+            self.heap = make_heap(placed)
+        self.memory = Memory([*placed, *([] if self.heap is None else [self.heap.allocation])])
 
     @property
     def threads(self) -> int:

@@ -32,6 +32,7 @@ class Machine:
 
     def __init__(self, launch: Launch, blocks: Sequence[int], watches: Sequence[Watch], stores: list[StoreRecord]) -> None:
         self.launch = launch
+        self.numbers = list(blocks)
         self.blocks = [launch.block_of(b) for b in blocks]
         self.per_block = launch.warps_per_block
         self.warps = len(blocks) * self.per_block
@@ -292,6 +293,16 @@ class Machine:
         if size > limit or int(flat.max()) > limit - size:
             i = int(np.argmax(flat > _U64(limit - size))) if size <= limit else 0
             raise faults.out_of_bounds(self._site_at(lanes, i), self.launch.memory, space, write, int(flat[i]), size, limit)
+
+    def local_of(self, warp: int, lane: int) -> NDArray[np.uint8]:
+        """The bytes of one lane's local memory."""
+        start = int(self._local_base[warp, lane])
+        return self._local[start : start + self.local_size]
+
+    def shared_of(self, warp: int) -> NDArray[np.uint8]:
+        """The bytes of the shared memory of a warp's block."""
+        start = int(self._block_of_warp[warp]) * self._shared_stride
+        return self._shared[start : start + self.shared_size]
 
     def _site_at(self, lanes: NDArray[np.bool_], i: int) -> faults.Site:
         row, lane = np.argwhere(lanes)[i]

@@ -36,10 +36,12 @@ class StoreRecord:
 
 @dataclass(slots=True)
 class RunResult:
-    """``statements`` counts statements that warps ran (a warp's statement counts once, however many lanes were active)."""
+    """``statements`` counts statements that warps ran (a warp's statement counts once, however many lanes were active). ``output`` is what the kernel
+    printed: by block, by barriers that the warp had passed, by warp, and in a warp in the order of printing."""
 
     engine: str
     profile: str
     statements: int
     seconds: float
     stores: list[StoreRecord] = field(default_factory=list)
+    output: str = ""

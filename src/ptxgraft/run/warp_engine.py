@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgraft.errors import PtxgraftError, UnsupportedError, UsageError
+from ptxgraft.errors import KernelFault, UnsupportedError, UsageError
 from ptxgraft.flow.cfg import Cfg, build_cfg
 from ptxgraft.flow.liveness import build_liveness
 from ptxgraft.flow.uniform import uniform_registers
-from ptxgraft.isa import Program
+from ptxgraft.isa import Program, Reg, Var
 from ptxgraft.lower import jit
 from ptxgraft.lower.warp_access import LOG_BYTES
 from ptxgraft.lower.warp_compile import ENTRY, FUNCTIONS
@@ -34,6 +34,8 @@ from ptxgraft.lower.warp_program import Code, assemble, native_code
 from ptxgraft.lower.warp_state import IMAGE_FIELDS, LAUNCH, RECORD_BYTES, RUNTIME, WARP, WORKER, Fault, fields_of
 from ptxgraft.run import special
 from ptxgraft.run.cache import Cache
+from ptxgraft.run.device import Caller, DeviceFunctions, exchange
+from ptxgraft.run.faults import Site
 from ptxgraft.run.launch import Launch, block_list
 from ptxgraft.run.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Allocation, padded
 from ptxgraft.run.result import RunResult, StoreRecord, Watch
@@ -44,6 +46,8 @@ DEFAULT_STEPS = 1 << 28
 
 _LOG_ENTRIES = 1 << 18
 """Stores that a block may make to watched ranges: half of it, and as many as fit in the rest, before the log is emptied between two blocks."""
+
+_SERVICE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32)
 
 _PREPARED_LIMIT = 16
 
@@ -67,7 +71,8 @@ def run(
     started = time.perf_counter()
     chosen = block_list(launch, blocks)
     code = prepare(launch.program, profile)
-    job = _Job(launch, code, chosen, step_budget or DEFAULT_STEPS, tuple(watch or ()))
+    functions = DeviceFunctions(launch)
+    job = _Job(launch, code, chosen, step_budget or DEFAULT_STEPS, tuple(watch or ()), functions)
     if threads is not None and threads < 1:
         raise UsageError(f"{threads} threads cannot run anything")
     count = 1 if code.ordered or watch else min(threads or os.cpu_count() or 1, len(chosen))
@@ -75,12 +80,16 @@ def run(
     _run_all(workers)
     bad = [w for w in workers if w.fault_kind]
     if bad:
-        raise fault_of(launch, code, min(bad, key=lambda w: w.fault_block), job.budget)
+        first = min(bad, key=lambda w: w.fault_block)
+        error = fault_of(launch, code, first, job.budget)
+        if isinstance(error, KernelFault):
+            error.output = functions.output(first.fault_block)
+        raise error
     for worker in workers:
         if worker.error is not None:
             raise worker.error
     statements, stores = sum(w.statements for w in workers), [s for w in workers for s in w.stores]
-    return RunResult("warp", profile, statements, time.perf_counter() - started, stores)
+    return RunResult("warp", profile, statements, time.perf_counter() - started, stores, functions.output())
 
 
 def prepare(program: Program, profile: str) -> Code:
@@ -175,6 +184,7 @@ class _Job:
     blocks: list[int]
     budget: int
     watches: tuple[Watch, ...]
+    functions: DeviceFunctions
     kept: list[NDArray] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -294,7 +304,8 @@ class _Worker:
         self.local = padded(max(local * warps, 1))
         self.log = np.zeros(LOG_BYTES * (_LOG_ENTRIES if job.watches else 1), dtype=np.uint8)
         self.stores: list[StoreRecord] = []
-        self.error: PtxgraftError | None = None
+        self.error: BaseException | None = None
+        self.service = _SERVICE(self.serve)
         WORKER.write(
             self.structure,
             launch=_address(job.structure),
@@ -306,6 +317,7 @@ class _Worker:
             local_total=local * warps,
             log=_address(self.log),
             log_limit=_LOG_ENTRIES if job.watches else 0,
+            service=ctypes.cast(self.service, ctypes.c_void_p).value or 0,
         )
         threads = np.arange(warps * 32, dtype=np.uint32)
         x, y, _ = launch.block
@@ -348,6 +360,39 @@ class _Worker:
         for entry in self.log_entries():
             self.stores += self.job.records_of(*entry)
         WORKER.write(self.structure, log_count=0)
+
+    def serve(self, address: int, index: int) -> int:
+        """Answer the call of a device function for the active lanes of the warp whose state lies at ``address``; 1 when that failed."""
+        try:
+            self.answer((address - _address(self.warps)) // self.job.code.warp_bytes, index)
+        except BaseException as error:  # nothing may pass through compiled code
+            self.error = error
+            return 1
+        return 0
+
+    def answer(self, warp: int, index: int) -> None:
+        launch = self.job.launch
+        instruction = launch.program.instructions[index]
+        place, number = exchange(instruction), self.field("block_linear")
+        block, passed, active = launch.block_of(number), self.warp_field(warp, "passed"), self.warp_field(warp, "active")
+        size = launch.local_total
+        for lane in range(32):
+            if active >> lane & 1:
+                start = (32 * warp + lane) * size
+                caller = Caller(
+                    Site(launch.program, index, block, warp, lane),
+                    number,
+                    passed,
+                    self.local[start : start + size],
+                    self.shared[: launch.shared_total],
+                )
+                base = place.base
+                if isinstance(base, Reg):
+                    at = self.register(warp, base.id, lane)
+                else:
+                    assert isinstance(base, Var)
+                    at = launch.address_of(base.id) + base.offset
+                self.job.functions.call(instruction.callee, caller, at + place.offset)
 
     def stop(self) -> None:
         """Take no further block."""

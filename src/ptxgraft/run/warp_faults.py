@@ -24,6 +24,8 @@ class Stopped(Protocol):
     """A worker that met a fault."""
 
     @property
+    def error(self) -> BaseException | None: ...
+    @property
     def fault_kind(self) -> Fault: ...
     @property
     def fault_block(self) -> int: ...
@@ -32,9 +34,12 @@ class Stopped(Protocol):
     def register(self, warp: int, id: int, lane: int) -> int: ...
 
 
-def fault_of(launch: Launch, code: Code, worker: Stopped, budget: int) -> PtxgraftError:
+def fault_of(launch: Launch, code: Code, worker: Stopped, budget: int) -> BaseException:
     """The error to raise."""
     kind = worker.fault_kind
+    if kind == Fault.HOST:
+        assert worker.error is not None, "what answers calls keeps its error"
+        return worker.error
     if kind == Fault.BARRIER:
         return _barrier(launch, code, worker)
     block = launch.block_of(worker.fault_block)
