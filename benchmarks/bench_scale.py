@@ -5,25 +5,28 @@ Invariant: the texts are those of ``benchmarks.synthetic``, the same each time; 
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
+import sys
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.bench_spec import phase_seconds, ptxas_seconds
+from benchmarks.bench_spec import ptxas_seconds
 from benchmarks.device_examples import find_ptxas
-from benchmarks.synthetic import ENTRY, module
-from ptxgraft.spec import spec
+from benchmarks.synthetic import module
 from ptxgraft.text import Document
 
+ROOT = Path(__file__).parents[1]
+STEPS = ("parse", "bind", "flow", "spec")
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000)
 GOAL_LINES = 50_000
 GOALS = {"parse": 0.25, "seconds": 1.0}
 """Seconds on the entry of ``GOAL_LINES`` lines."""
 PTXAS_LINES = 20_000
-REPEATS = 5
+REPEATS = 3
 
 
 def growth(rows: list[dict[str, Any]], name: str, least: int = 5_000) -> float:
@@ -33,27 +36,48 @@ def growth(rows: list[dict[str, Any]], name: str, least: int = 5_000) -> float:
     return sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
 
 
+_WORKER = """
+import json, os, sys, time
+from pathlib import Path
+from benchmarks.bench_spec import phase_seconds
+from benchmarks.synthetic import ENTRY, module
+from ptxgraft.spec import spec
+spec(module(1_000), ENTRY)  # the table of instructions is filled, NumPy is awake
+cpu = time.process_time()
+steps = phase_seconds(Path(sys.argv[1]), ENTRY)
+cpu = time.process_time() - cpu
+peak = next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmHWM")) / 1024
+print(json.dumps({"cpu_seconds": cpu, **steps, "peak_mib": peak}), flush=True)
+os._exit(0)
+"""
+
+
+def in_a_process(path: Path) -> dict[str, float]:
+    """Seconds of each step on a file, and the peak memory, in a new process: nothing is there to be freed or found again."""
+    done = subprocess.run([sys.executable, "-c", _WORKER, str(path)], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the worker failed: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout)
+
+
 def table(sizes: tuple[int, ...], marked: bool, repeats: int) -> list[dict[str, Any]]:
-    """A row for each size: seconds from the file to the spec, and of each step."""
+    """A row for each size: medians of the seconds from the file to the spec and of each step, and the peak memory."""
     with tempfile.TemporaryDirectory() as folder:
         paths = {lines: Path(folder, f"{lines}.ptx") for lines in sizes}
         statements = {}
         for lines, path in paths.items():
             path.write_bytes(module(lines, marked))
             statements[lines] = len(Document.read(path).statements)
-        whole: dict[int, list[float]] = {lines: [] for lines in sizes}
-        steps: dict[int, list[dict[str, float]]] = {lines: [] for lines in sizes}
+        found: dict[int, list[dict[str, float]]] = {lines: [] for lines in sizes}
         for _ in range(repeats):
             for lines, path in paths.items():
-                start = time.perf_counter()
-                spec(path, ENTRY)
-                whole[lines].append(time.perf_counter() - start)
-                steps[lines].append(phase_seconds(path, ENTRY))
+                found[lines].append(in_a_process(path))
     rows = []
     for lines in sizes:
-        seconds = median(whole[lines])
-        row = {"lines": lines, "statements": statements[lines], "seconds": seconds, "lines_per_second": round(lines / seconds)}
-        rows.append(row | {name: median(s[name] for s in steps[lines]) for name in steps[lines][0]})
+        row: dict[str, Any] = {"lines": lines, "statements": statements[lines]}
+        seconds = median(sum(f[step] for step in STEPS) for f in found[lines])
+        row |= {"seconds": seconds, **{name: median(f[name] for f in found[lines]) for name in found[lines][0]}}
+        rows.append(row | {"lines_per_second": round(lines / seconds), "peak_mib": round(row["peak_mib"], 1)})
     return rows
 
 
@@ -72,7 +96,7 @@ def run(sizes: tuple[int, ...] = SIZES, repeats: int = REPEATS) -> dict[str, Any
     result["growth"] = {
         f"{style} {name}": round(growth(rows, name, min(5_000, sizes[-2])), 3)
         for style, rows in (("as_nvcc_writes", marked), ("bare", bare))
-        for name in ("parse", "bind", "flow", "spec", "seconds")
+        for name in (*STEPS, "cpu_seconds")
     }
     if sizes[-1] >= PTXAS_LINES:
         result["beside"] = beside_ptxas(PTXAS_LINES)

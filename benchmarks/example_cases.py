@@ -18,8 +18,8 @@ from ptxgraft.isa import ENTRIES, TYPES, Entry, Form, Role, form_of
 
 FULL_MASK = 0xFFFFFFFF
 SM = 90
-NO_FAMILY = frozenset({"address", "memory", "barrier", "control", "texture", "atomic"})
-"""Families whose results depend on more than register operands."""
+NO_FAMILY = frozenset({"address", "memory", "barrier", "control", "texture", "atomic", "mbarrier"})
+"""Families whose results depend on more than register operands, or whose operands are of the implementation's own making (a state of mbarrier)."""
 
 IMMEDIATE = "table"
 """Name of the one role whose operand has to be a literal (``lop3``)."""
