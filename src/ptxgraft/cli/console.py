@@ -19,7 +19,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ptxgraft import capture
-from ptxgraft.errors import PtxgraftError, SourceError, SourceErrors, UsageError
+from ptxgraft.errors import KernelFault, PtxgraftError, SourceError, SourceErrors, UsageError
 from ptxgraft.isa.numerics import PROFILES
 from ptxgraft.report import make_folder, plain, write_file
 from ptxgraft.run import DEFAULT_PROFILE, ENGINES
@@ -27,7 +27,7 @@ from ptxgraft.run.execution import check_choice
 
 __all__ = [
     "CapturePath", "EngineName", "EntryName", "JsonFlag", "LaunchName", "ProfileName", "PtxFile", "check_capture_target", "complain", "make_folder", "note",
-    "pick_launch", "progress", "show", "silence", "triple", "whole_number", "write_file",
+    "pick_launch", "printed", "progress", "show", "silence", "triple", "whole_number", "write_file",
 ]  # fmt: skip
 
 PIPE_WIDTH = 1 << 16
@@ -123,8 +123,21 @@ def note(text: str) -> None:
     _console(stderr=True).print(_printable(text), highlight=False, markup=False)
 
 
+def printed(text: str, as_json: bool) -> None:
+    """What a kernel printed: on standard output, where a JSON document goes there on standard error."""
+    if not text:
+        return
+    shown = _printable(text if text.endswith("\n") else text + "\n")
+    if as_json:
+        sys.stderr.write(shown)
+    else:
+        _write(shown)
+
+
 def complain(error: PtxgraftError) -> None:
-    """An error as people see it: one line each, and the source line with a caret where there is one."""
+    """An error as people see it: one line each, and the source line with a caret where there is one; before it what a kernel had printed."""
+    if isinstance(error, KernelFault):
+        printed(error.output, as_json=True)
     errors: list[SourceError] | list[PtxgraftError] = error.errors if isinstance(error, SourceErrors) else [error]
     for each in errors[:MOST_ERRORS]:
         note(f"ptxgraft: {each}")

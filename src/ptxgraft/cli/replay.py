@@ -20,6 +20,7 @@ from ptxgraft.cli.console import (
     check_capture_target,
     note,
     pick_launch,
+    printed,
     show,
 )
 from ptxgraft.cli.modules import about
@@ -57,6 +58,7 @@ def replay(
     module = Document.read(ptx) if ptx is not None else None
     with about(cap):
         ran = replay_launch(recorded, module, engine=engine, profile=profile, step_budget=step_budget)
+    printed(ran.result.output, json)
     for text in ran.launch.notes:
         note(f"note: {text}")
     if output is not None:

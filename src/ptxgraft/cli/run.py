@@ -12,10 +12,10 @@ from rich.text import Text
 
 from ptxgraft import capture
 from ptxgraft.cli.arguments import FORMS, argument
-from ptxgraft.cli.console import EngineName, EntryName, JsonFlag, ProfileName, PtxFile, check_capture_target, note, show, triple
+from ptxgraft.cli.console import EngineName, EntryName, JsonFlag, ProfileName, PtxFile, check_capture_target, note, printed, show, triple
 from ptxgraft.cli.modules import about, pick_entry
 from ptxgraft.report import Listing, arrays_file, check_target, write_file
-from ptxgraft.run import Module, capture_of, execute, snapshot
+from ptxgraft.run import STACK_BYTES, Module, capture_of, execute, snapshot
 from ptxgraft.text import Document
 
 FIRST_VALUES, FIRST_VALUES_JSON = 8, 64
@@ -33,6 +33,9 @@ def run(
         ),
     ] = None,
     shared: Annotated[int, typer.Option("--shared", min=0, help="Dynamic shared memory in bytes.")] = 0,
+    stack: Annotated[
+        int, typer.Option("--stack", help="Stack of a thread in bytes, for recursion, calls through pointers and alloca.")
+    ] = STACK_BYTES,
     record: Annotated[
         Path | None, typer.Option("--record", metavar="CAP", help="Record the launch as a capture of our own form.", show_default=False)
     ] = None,
@@ -61,10 +64,11 @@ def run(
     values = [argument(text, number) for number, text in enumerate(arg or [])]
     shape = triple(grid, "grid"), triple(block, "block")
     with about(file):
-        prepared = kernel.prepare(*shape, values, shared)
+        prepared = kernel.prepare(*shape, values, shared, stack)
         before = snapshot(prepared.launch)
         result = execute(prepared.launch, engine=engine, profile=profile, step_budget=step_budget)
     prepared.bring_back()
+    printed(result.output, json)
     arrays = {f"arg{i}": v for i, v in enumerate(values) if isinstance(v, np.ndarray)}
     if record is not None:
         capture.write([capture_of(prepared.launch, before)], record, overwrite=True)

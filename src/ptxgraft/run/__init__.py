@@ -8,12 +8,12 @@ from __future__ import annotations
 from ptxgraft.run.execution import DEFAULT_PROFILE, ENGINES, execute
 from ptxgraft.run.images import HostImages, Surface, Texture
 from ptxgraft.run.kernel import Kernel, Module, load
-from ptxgraft.run.launch import Launch
+from ptxgraft.run.launch import STACK_BYTES, Launch
 from ptxgraft.run.memory import Allocation, Memory, allocate
 from ptxgraft.run.recording import Assume, Snapshot, capture_of, launch_from_capture, snapshot
 from ptxgraft.run.result import RunResult, StoreRecord, Watch
 
 __all__ = [
-    "DEFAULT_PROFILE", "ENGINES", "Allocation", "Assume", "HostImages", "Kernel", "Launch", "Memory", "Module", "RunResult", "Snapshot", "StoreRecord", "Surface", "Texture",
+    "DEFAULT_PROFILE", "ENGINES", "STACK_BYTES", "Allocation", "Assume", "HostImages", "Kernel", "Launch", "Memory", "Module", "RunResult", "Snapshot", "StoreRecord", "Surface", "Texture",
     "Watch", "allocate", "capture_of", "execute", "launch_from_capture", "load", "snapshot",
 ]  # fmt: skip

@@ -81,7 +81,7 @@ def unknown_handle(site: Site, kind: str, handle: int, known: Iterable[int]) -> 
     return site.fault(f"{handle:#x} is no {kind} of this launch (there are: {listed})")
 
 
-HINTS = {stack.OVERFLOW: "give the launch more stack (stack_bytes), or call less deeply"}
+HINTS = {stack.OVERFLOW: "give the launch more stack (stack_bytes, --stack), or call less deeply"}
 """What to do next, by the reason that a meaning gives."""
 
 
