@@ -45,16 +45,16 @@ def line_region(program: Program, first_line: int, last_line: int) -> Region:
 
 
 def region_registers(flow: Flow, region: Region) -> tuple[list[int], list[int]]:
-    """Register numbers live into and out of a region: read in it but written before; written in it and read after."""
+    """Register numbers live into and out of a region: written in it and read after; written before and read in it, or read after where some path
+    through the region leaves the old value."""
     program = flow.program
     live = flow.liveness.before((region.first, region.last + 1))
     inside = program.instructions[region.first : region.last + 1]
     read = {r for i in inside for r in i.reads}
     written = {r for i in inside for r in i.writes}
-    kept = {r for i in inside if i.guard is not None for r in i.writes}
     after = live[region.last + 1]
-    # A guarded write may leave the old value: such a register that is read afterwards comes in as well as out.
-    live_in = (live[region.first] & read) | (live[region.first] & kept & after)
+    # A guarded write, or one that a branch goes round, may leave the old value: such a register comes in as well as out.
+    live_in = live[region.first] & (read | (written & after))
     seen = visible_scopes(program, region)
     return (
         sorted(r for r in live_in if is_visible(program.registers[r], seen)),

@@ -1,0 +1,118 @@
+"""What a cut carries: registers that a path through the region leaves alone, and the condition code, which no text can name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ptxgraft
+from ptxgraft.errors import SourceError, UnsupportedError
+from ptxgraft.graft import assemble, cut, find_ptxas, probe, text_body
+from ptxgraft.run import Module
+from ptxgraft.text import Document
+
+HEAD = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out)
+.maxntid 64
+{
+	.reg .pred %p<4>;
+	.reg .b32 %r<16>;
+	.reg .b64 %rd<8>;
+	ld.param.u64 %rd1, [out];
+	mov.u32 %r1, %tid.x;
+	mul.wide.u32 %rd2, %r1, 16;
+	add.u64 %rd3, %rd1, %rd2;
+"""
+TAIL = "\tst.global.v4.u32 [%rd3], {%r2, %r3, %r4, %r5};\n\tret;\n}\n"
+FIRST = HEAD.count("\n") + 1
+
+
+def kernel(body: str) -> Document:
+    return Document.parse(HEAD + "".join(f"\t{row}\n" for row in body.strip().splitlines()) + TAIL, "carried.ptx")
+
+
+def run(module: Document) -> np.ndarray:
+    out = np.zeros((64, 4), np.uint32)
+    Module(module).kernel("k", engine="numpy").launch(1, 64, [out])
+    return out
+
+
+PATHS = """\
+mul.lo.u32 %r2, %r1, 3;
+mov.u32 %r3, 7;
+mov.u32 %r4, 8;
+mov.u32 %r5, 9;
+setp.lt.u32 %p1, %r1, 20;
+setp.gt.u32 %p2, %r1, 40;
+@%p1 bra PAST;
+add.u32 %r2, %r1, 1000;
+@%p2 bra PAST;
+mov.u32 %r3, %r1;
+PAST:
+add.u32 %r4, %r1, 5;
+"""
+
+
+@pytest.mark.parametrize("style", ["inline", "mirror"])
+@pytest.mark.parametrize("lines", [(6, 9), (6, 11), (4, 11)])
+def test_a_register_that_a_branch_leaves_alone_comes_in(style: str, lines: tuple[int, int]):
+    module = kernel(PATHS)
+    made = cut(module, "k", (FIRST + lines[0], FIRST + lines[1]), style=style, body="identity")
+    assert {"%r2", "%r3"} <= {r.name for r in made.abi.live_in} & {r.name for r in made.abi.live_out}
+    np.testing.assert_array_equal(run(made.document), run(module))
+
+
+CARRY = """\
+mov.u32 %r6, -2;
+add.cc.u32 %r2, %r6, %r1;
+addc.cc.u32 %r3, %r1, -1;
+addc.u32 %r4, %r1, 0;
+mov.u32 %r5, 9;
+add.cc.u32 %r5, %r5, %r6;
+"""
+
+
+@pytest.mark.parametrize("style", ["inline", "mirror"])
+def test_a_whole_run_of_carries_can_be_cut(style: str):
+    module = kernel(CARRY)
+    made = cut(module, "k", (FIRST + 1, FIRST + 3), style=style, body="identity")
+    np.testing.assert_array_equal(run(made.document), run(module))
+    if find_ptxas() is not None:
+        result = assemble(made.text)
+        assert result.ok, result.log
+
+
+@pytest.mark.parametrize("lines", [(1, 1), (2, 2), (2, 3), (0, 2)])
+def test_half_a_run_of_carries_goes_inline_alone(lines: tuple[int, int]):
+    module = kernel(CARRY)
+    region = (FIRST + lines[0], FIRST + lines[1])
+    np.testing.assert_array_equal(run(cut(module, "k", region).document), run(module))
+    with pytest.raises(UnsupportedError, match=r"the condition code \(\.cc\) is live where lines \d+ to \d+ begin or end"):
+        cut(module, "k", region, style="mirror", body="identity")
+
+
+def test_a_call_between_two_carries_would_lose_the_condition_code():
+    module = kernel("add.cc.u32 %r2, %r1, -1;\nmov.u32 %r3, 5;\naddc.u32 %r4, %r1, 0;")
+    with pytest.raises(UnsupportedError, match="the condition code"):
+        cut(module, "k", (FIRST + 1, FIRST + 1), style="mirror", body="identity")
+    cut(module, "k", (FIRST + 1, FIRST + 1), body=text_body("mov.u32 %r3, 5;"))
+    with pytest.raises(SourceError, match=r"the body writes \.cc, which is no live-out"):
+        cut(module, "k", (FIRST + 1, FIRST + 1), body=text_body("add.cc.u32 %r3, 5, 0;"))
+
+
+def test_a_text_body_may_carry_for_itself():
+    module = kernel("mov.u32 %r2, %r1;\nmov.u32 %r3, 5;")
+    made = cut(
+        module, "k", (FIRST, FIRST + 1), body=text_body(".reg .b32 x;\nadd.cc.u32 x, %r1, -1;\naddc.u32 %r3, 4, 0;\nmov.u32 %r2, %r1;")
+    )
+    assert run(made.document)[3].tolist()[:2] == [3, 5]
+
+
+@pytest.mark.parametrize("where", ["a", "out"])
+def test_a_probe_in_a_run_of_carries_stores_what_has_a_name(where: str):
+    made = probe(kernel(CARRY), "k", where, region=(FIRST + 2, FIRST + 2))
+    assert ".cc" not in [name for name, _ in made.registers]
+    assert ptxgraft.bind(made.document, "k").instructions
