@@ -12,7 +12,7 @@ from functools import cached_property
 from ptxgraft.errors import PtxgraftError, SourceError, UsageError
 from ptxgraft.flow import Flow
 from ptxgraft.graft.bodies import Body, BodyChoice, identity_body
-from ptxgraft.graft.excerpt import Excerpt, RegionChoice, Rendered, excerpt, indented
+from ptxgraft.graft.excerpt import Excerpt, RegionChoice, Rendered, excerpt, indented, is_spelled
 from ptxgraft.graft.inline import write_identity, write_text
 from ptxgraft.graft.inline_function import check_parameters, inlined_text
 from ptxgraft.graft.interface import Interface, interface
@@ -284,6 +284,7 @@ def _check_registers(made: Cut, program: Program) -> None:
     live_in = {r.name for r in made.abi.live_in}
     live_out = {r.name for r in made.abi.live_out}
     written: set[str] = set()
+    kept = {r.name for r in made._piece.live_behind()}
     for instruction in program.instructions:
         statement = instruction.statement
         if not first.index < statement.index < last.index:
@@ -293,6 +294,8 @@ def _check_registers(made: Cut, program: Program) -> None:
             (instruction.reads, live_in | live_out, "reads {}, which is no live-in of the region"),
         ):
             for register in (program.registers[r] for r in side):
+                if not is_spelled(register) and register.name not in kept:
+                    continue  # the condition code is the body's own where nothing behind it reads it
                 if register.inline == 0 and register.scope not in inner and register.name not in allowed:
                     raise SourceError(
                         f"the body {fault.format(register.name)}",

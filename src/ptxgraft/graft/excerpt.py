@@ -67,6 +67,11 @@ class Excerpt:
     def document(self) -> Document:
         return self.flow.program.document
 
+    def live_behind(self) -> list[Register]:
+        """Registers that are read after the region, written in it or not."""
+        point = self.region.last + 1
+        return [self.program.registers[r] for r in sorted(self.flow.liveness.before((point,))[point])]
+
     @property
     def own(self) -> list[Register]:
         """Registers used in the region that carry nothing into it or out of it, in order of number."""
@@ -164,6 +169,11 @@ def indented(document: Document, statement: Statement, text: str) -> str:
     """A text of several lines to stand beside or in the place of a statement: the lines after the first get the statement's indentation."""
     before = document.text[document.line_span(document.line(statement.start))[0] : statement.start]
     return text if before.strip() else text.replace("\n", "\n" + before)
+
+
+def is_spelled(register: Register) -> bool:
+    """Can a text name the register? Not the condition code, which statements read and write unsaid."""
+    return not register.name.startswith(".")
 
 
 def declares(document: Document, scope: int, name: str) -> bool:
@@ -296,7 +306,11 @@ def excerpt(flow: Flow, choice: RegionChoice, to_cut: bool = True) -> Excerpt:
     for index in range(region.first, region.last + 1):
         members.setdefault(owner[index].index, []).append(program.instructions[index])
     used = {r for i in range(region.first, region.last + 1) for r in (*program.instructions[i].reads, *program.instructions[i].writes)}
-    registers = {program.registers[r].name: program.registers[r] for r in sorted(used) if is_visible(program.registers[r], seen)}
+    registers = {
+        program.registers[r].name: program.registers[r]
+        for r in sorted(used)
+        if is_visible(program.registers[r], seen) and is_spelled(program.registers[r])
+    }
     variables, call_variables = _outer_variables(program, scope)
     result = Excerpt(flow, region, abi, first, last, scope, live_in, live_out, registers, variables, call_variables, members, notes=notes)
     if to_cut:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ptxgraft.errors import UnsupportedError
 from ptxgraft.graft.carry import check_carried, param_type, total_words, words
-from ptxgraft.graft.excerpt import Excerpt
+from ptxgraft.graft.excerpt import Excerpt, is_spelled
 from ptxgraft.graft.fragment_tables import steps_of
 from ptxgraft.isa import Address, Instruction, Reg, Register, Type, Var, Variable, Vector
 from ptxgraft.spec import block_shape
@@ -60,6 +60,14 @@ class Interface:
 def interface(piece: Excerpt, style: str, row: bool) -> Interface:
     """The interface of a cut. ``row``: results come back through shared memory, the last parameter says where. UnsupportedError when the region
     uses something of the entry that no parameter can stand for."""
+    unsaid = next((r for r in (*piece.live_in, *piece.live_behind()) if not is_spelled(r)), None)
+    if unsaid is not None:
+        raise UnsupportedError(
+            f"the condition code ({unsaid.name}) is live where lines {piece.region.first_line} to {piece.region.last_line} begin or end: "
+            f"no function can be given it or keep it",
+            place=piece.document.place(piece.first),
+            hint="choose lines that hold the whole run of .cc statements, or an identity body in the inline style",
+        )
     check_carried([*piece.live_in, *piece.live_out], style)
     taken: set[str] = {"rows"}
     result = Interface([], [], total_words(piece.live_out))

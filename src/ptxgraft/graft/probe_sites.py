@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from ptxgraft.errors import UnsupportedError, UsageError
 from ptxgraft.flow import Flow
 from ptxgraft.graft.cut import Cut
-from ptxgraft.graft.excerpt import RegionChoice, excerpt
+from ptxgraft.graft.excerpt import RegionChoice, excerpt, is_spelled
 from ptxgraft.isa import Instruction, Program, Reg, Register, Type, Vector, bind
 from ptxgraft.spec import phase_runs
 from ptxgraft.text import Document, Kind, Statement
@@ -117,7 +117,7 @@ def _border(
         carried = piece.live_in if where == "a" else piece.live_out
         site = Site(piece.first, False) if where == "a" else _behind(piece.document, piece.last, piece.flow, piece.region.last)
     if registers is None:
-        stored = [Stored(r.name, r.name, r.type) for r in carried]
+        stored = [Stored(r.name, r.name, r.type) for r in carried if is_spelled(r)]
     else:
         stored = [Stored(r.name, r.name, r.type) for r in named(program, site.statement, registers, outside=True)]
     _require(stored, f"the region has no live-{'ins' if where == 'a' else 'outs'}")
@@ -262,7 +262,7 @@ def _chain(document: Document, scope: int) -> list[int]:
 
 
 def _visible(program: Program, register: Register, statement: Statement) -> bool:
-    return register.scope in _chain(program.document, statement.scope)
+    return is_spelled(register) and register.scope in _chain(program.document, statement.scope)
 
 
 def named(program: Program, statement: Statement, names: list[str], outside: bool = False) -> list[Register]:
@@ -274,9 +274,9 @@ def named(program: Program, statement: Statement, names: list[str], outside: boo
     chain = _chain(document, scope)
     found: list[Register] = []
     for name in names:
-        candidates = [r for r in program.registers if r.name == name and r.scope in chain]
+        candidates = [r for r in program.registers if r.name == name and r.scope in chain and is_spelled(r)]
         if not candidates:
-            known = sorted({r.name for r in program.registers if r.scope in chain})
+            known = sorted({r.name for r in program.registers if r.scope in chain and is_spelled(r)})
             near = get_close_matches(name, known, 3) or known[:3]
             raise UsageError(
                 f"{name!r} is no register used at line {document.line(statement.start)}",
