@@ -72,7 +72,7 @@ def test_operands(text: str, want: object) -> None:
         ("!%p9", "'%p9' is not a declared register"),
         ("!nothing", "'nothing' is not a declared register"),
         ("[%r9+4]", "'%r9' is not a declared register"),
-        ("%r1.x", "element '%r1.x' of a vector register is not supported"),
+        ("%r1.x", "'%r1' is no vector register, it has no element 'x'"),
         ("{%r1", "is not closed"),
         ("[%r1", "is not closed"),
         ("%tid.q", "neither a declared register nor a special register"),

@@ -265,9 +265,34 @@ def test_things_declared_twice() -> None:
         body("L: mov.u32 %r1, 1;\nL: ret;")
 
 
-def test_vector_registers_are_refused_with_a_place() -> None:
-    with pytest.raises(SourceError, match=r"test\.ptx:5:1: vector register 'v' is not supported"):
-        program(".entry k()\n{\n.reg .v4 .f32 v;\nret;\n}\n")
+def test_vector_registers_are_their_elements() -> None:
+    bound = program(
+        ".entry k(.param .u64 p)\n{\n.reg .v4 .f32 v, %w<3>; .reg .v2 .b32 pair; .reg .b64 a;\nld.param.u64 a, [p];\n"
+        "ld.global.v4.f32 v, [a];\nadd.f32 %w2.w, v.x, v.a;\n{ .reg .f32 v; mov.f32 v, %w2.w; }\nmov.b64 a, pair;\n"
+        "st.global.v4.f32 [a], {v.y, v.g, %w2.w, v.z};\nret;\n}\n"
+    )
+    names = [[bound.registers[r].name for r in (*i.writes, *i.reads)] for i in bound.instructions[1:6]]
+    assert names == [
+        ["v.x", "v.y", "v.z", "v.w", "a"],
+        ["%w2.w", "v.x", "v.w"],
+        ["v", "%w2.w"],
+        ["a", "pair.x", "pair.y"],
+        ["a", "v.y", "v.y", "%w2.w", "v.z"],
+    ]
+    assert {r.name: r.type.name for r in bound.registers}["pair.y"] == "b32"
+
+
+@pytest.mark.parametrize(
+    ("operand", "message"), [("pair.z", "no vector register|not declared"), ("%w3.x", "neither"), ("v.q", "not declared")]
+)
+def test_elements_that_vector_registers_do_not_have(operand: str, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        program(f".entry k()\n{{\n.reg .v4 .f32 v, %w<3>; .reg .v2 .b32 pair; .reg .f32 f;\nmov.f32 f, {operand};\nret;\n}}\n")
+
+
+def test_parameters_may_have_a_percent_sign() -> None:
+    bound = program(".entry k(.param.u64 %in)\n{\n.reg.u64 %a;\nld.param.u64 %a, [%in];\nret;\n}\n")
+    assert [v.name for v in bound.params] == ["%in"] and bound.instructions[0].writes
 
 
 def test_an_unknown_entry() -> None:

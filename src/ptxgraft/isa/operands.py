@@ -141,12 +141,19 @@ STACK_LIMIT = "stack_limit"
 class OperandParser:
     """Parses and caches the operand texts of one scope.
 
-    ``resolve`` maps a name to a register number, ``resolve_variable`` to a variable number; both give None for an unknown name.
+    ``resolve`` maps a name to a register number, ``resolve_variable`` to a variable number, ``resolve_vector`` the name of a vector register to
+    the numbers of its elements; all give None for an unknown name.
     """
 
-    def __init__(self, resolve: Callable[[str], int | None], resolve_variable: Callable[[str], int | None]) -> None:
+    def __init__(
+        self,
+        resolve: Callable[[str], int | None],
+        resolve_variable: Callable[[str], int | None],
+        resolve_vector: Callable[[str], tuple[int, ...] | None] = lambda name: None,
+    ) -> None:
         self._resolve = resolve
         self._resolve_variable = resolve_variable
+        self._resolve_vector = resolve_vector
         self._cache: dict[str, Operand] = {}
 
     def __call__(self, text: str) -> Operand:
@@ -181,24 +188,33 @@ class OperandParser:
         literal = parse_literal(text)
         if literal is not None:
             return literal
-        if first == "%":
-            if text[1:] in SPECIALS:
-                return Special(text[1:])
-            base, _, selector = text.partition(".")
-            register = self._resolve(base)
-            if register is not None:
-                if _SELECTOR.match(selector):
-                    return Part(Reg(register), selector)
-                raise SourceError(f"element {text!r} of a vector register is not supported as an operand")
+        if first == "%" and text[1:] in SPECIALS:
+            return Special(text[1:])
+        base, _, selector = text.partition(".")
+        register = self._resolve(base) if _SELECTOR.match(selector) else None
+        if register is not None:
+            return Part(Reg(register), selector)
+        vector = self._resolve_vector(text)
+        if vector is not None:
+            return Vector(tuple(Reg(element) for element in vector))
+        if first == "-":
+            return self._negated(text)
+        if selector and self._resolve(base) is not None:
+            raise SourceError(f"{base!r} is no vector register, it has no element {selector!r}")
+        match = _NAME_OFFSET.match(text)
+        if first == "%" and (match is None or self._resolve_variable(match[1]) is None):
             raise SourceError(f"{text!r} is neither a declared register nor a special register")
-        if first == "-" and text[1:2] == "%":
-            inner = self(text[1:].strip())
-            if isinstance(inner, Reg):
-                return Part(inner, "-")
-            if isinstance(inner, Part):
-                return Part(inner.register, f"-{inner.selector}")
         name, offset = _name_offset(text)
         return self._symbol(name, offset)
+
+    def _negated(self, text: str) -> Operand:
+        """``-a`` of a register, or of a part of one."""
+        inner = self(text[1:].strip())
+        if isinstance(inner, Reg):
+            return Part(inner, "-")
+        if isinstance(inner, Part):
+            return Part(inner.register, f"-{inner.selector}")
+        raise SourceError(f"cannot read operand {text!r}")
 
     def _symbol(self, name: str, offset: int) -> Symbol | Var:
         variable = self._resolve_variable(name)
@@ -223,7 +239,7 @@ class OperandParser:
         register = self._resolve(name)
         if register is not None:
             return Address(Reg(register), offset)
-        if name.startswith("%"):
+        if name.startswith("%") and self._resolve_variable(name) is None:
             raise SourceError(f"{name!r} is not a declared register")
         return Address(self._symbol(name, 0), offset)
 

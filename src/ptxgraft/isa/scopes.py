@@ -55,14 +55,15 @@ class Scope:
         self.registers: dict[str, int] = {}
         self.ranges: dict[str, tuple[int, Type]] = {}
         self.variables: dict[str, int] = {}
-        self.parser = OperandParser(self.register, self.variable)
+        self.vectors: dict[str, tuple[int | None, Type, int]] = {}
+        self.parser = OperandParser(self.register, self.variable, self.vector)
         document = binder.document
         for base, type_name, count, vector in register_declarations(document, document.scopes[index]):
-            if vector:
-                binder.error(f"vector register {base!r} is not supported", document.statements[document.scopes[index].first])
-            if base in self.registers or base in self.ranges:
+            if base in self.registers or base in self.ranges or base in self.vectors:
                 binder.error(f"register {base!r} is declared twice in this scope", document.statements[document.scopes[index].first])
-            if count is None:
+            if vector:
+                self.vectors[base] = (count, TYPES[type_name], int(vector.lstrip(".v")))
+            elif count is None:
                 self.registers[base] = binder.new_register(base, TYPES[type_name], index, inline)
             else:
                 self.ranges[base] = (count, TYPES[type_name])
@@ -80,11 +81,47 @@ class Scope:
             if declared is not None and digits and int(digits) < declared[0] and (digits[0] != "0" or digits == "0"):
                 found = self.registers[name] = self.binder.new_register(name, declared[1], self.index, self.inline)
                 return found
-        if self.parent is not None:
+        if self.vectors and "." in name:
+            found = self._element(name)
+        if found is None and self.parent is not None:
             found = self.parent.register(name)
             if found is not None:
                 self.registers[name] = found
         return found
+
+    def _element(self, name: str) -> int | None:
+        """The register of one element of a vector register: ``v.x`` (or ``v.r``) is the first."""
+        base, _, letter = name.rpartition(".")
+        position = max("xyzw".find(letter), "rgba".find(letter)) if letter else -1
+        declared = self._declared_vector(base)
+        if declared is None or not 0 <= position < declared[1]:
+            return None
+        key = f"{base}.{'xyzw'[position]}"
+        if key not in self.registers:
+            self.registers[key] = self.binder.new_register(key, declared[0], self.index, self.inline)
+        return self.registers[key]
+
+    def _declared_vector(self, name: str) -> tuple[Type, int] | None:
+        """The element type and the number of elements of a vector register of this scope."""
+        base = name.rstrip("0123456789")
+        for key in (name, base):
+            if key in self.vectors:
+                count, type_, elements = self.vectors[key]
+                digits = name[len(key) :]
+                if (not digits) if count is None else bool(digits) and int(digits) < count:
+                    return type_, elements
+        return None
+
+    def vector(self, name: str) -> tuple[int, ...] | None:
+        """The registers of a whole vector register; None for any other name."""
+        scope: Scope | None = self
+        while scope is not None:
+            declared = scope._declared_vector(name) if scope.vectors else None
+            if declared is not None:
+                found = [scope._element(f"{name}.{letter}") for letter in "xyzw"[: declared[1]]]
+                return tuple(register for register in found if register is not None)
+            scope = scope.parent
+        return None
 
     def variable(self, name: str) -> int | None:
         scope: Scope | None = self
