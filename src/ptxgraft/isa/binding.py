@@ -182,7 +182,7 @@ class Binder:
             if variable.dynamic:
                 variable.offset = dynamic_base
         instructions, names, need = entry.instructions, labels.by_name(), 0
-        if self.calls.bodies or ".sp" in self._implicit:
+        if entry.calls or self.calls.bodies or ".sp" in self._implicit:
             linker = Linker(self, entry, self.calls.bodies)
             instructions, need = linker.run(), linker.stack_need()
             names = {name: linker.places[entry][index] for name, index in names.items()}

@@ -172,7 +172,10 @@ class Linker:
             return None
         need: dict[str, int] = {}
         for body in self.order:
-            need[body.name] = max((self.sizes[name] + need[name] for call in body.calls.values() for name in call.callees), default=0)
+            deepest = 0
+            for call in body.calls.values():
+                deepest = max(deepest, self._room(call) + max((need[name] for name in call.callees), default=0))
+            need[body.name] = deepest
         return need[self.entry.name]
 
     # -- frames -------------------------------------------------------------------------------------------------------
@@ -192,6 +195,10 @@ class Linker:
             end = max(end, at)
         return align_up(end, FRAME_ALIGN)
 
+    def _room(self, call: Call) -> int:
+        """The size of the frame that a call takes, whichever function it reaches."""
+        return max((self.sizes[name] for name in call.callees), default=align_up(slots_of(call.sizes)[2], FRAME_ALIGN))
+
     def _registers(self, mask: int) -> Iterator[int]:
         kept = {r.id for r in (self.binder.frame, self.binder.stack, self.binder.fresh_frame, self.binder.depth)}
         while mask:
@@ -206,20 +213,21 @@ class Linker:
         binder = self.binder
         opening = binder.document.statements[binder.document.scopes[binder.entry.scope].first]
         binder.synthetic("mov.b64", (binder.stack, Imm("int", align_up(self.entry.local, FRAME_ALIGN))), opening)
-        if self.bodies:
+        if self.entry.calls or self.bodies:
             binder.synthetic("mov.b64", (binder.frame, Imm("int", 0)), opening)
             binder.synthetic("mov.b32", (binder.depth, Imm("int", 0)), opening)
+        if self.bodies:
             self.jump = binder.synthetic("bra", (Symbol(self.entry.name),), opening).index
 
     def _expand(self, call: Call) -> None:
         binder, statement = self.binder, call.statement
         frame, fresh, depth = binder.frame, binder.fresh_frame, binder.depth
-        returns, params, end = slots_of(call.sizes)
+        returns, params, _ = slots_of(call.sizes)
         saved = self.saved.get(call, ())
         for register, size, at in saved:
             put(binder, statement, register, size, Address(frame, at))
-        size = max((self.sizes[name] for name in call.callees), default=align_up(end, FRAME_ALIGN))
-        binder.synthetic("alloca.u64", (fresh, Imm("int", size), Imm("int", FRAME_ALIGN), binder.stack, depth), statement)
+        room = Imm("int", self._room(call))
+        binder.synthetic("alloca.u64", (fresh, room, Imm("int", FRAME_ALIGN), binder.stack, depth), statement)
         for value, size, at in zip(call.arguments, call.sizes[1], params, strict=True):
             put(binder, statement, value, size, Address(fresh, at))
         points = self.points.setdefault(self.groups[call.callees[0]], []) if call.callees else []
