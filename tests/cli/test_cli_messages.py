@@ -134,6 +134,7 @@ CASES: dict[str, Make] = {
     "a truncated file": lambda p, d: ["ls", text(d, "short.ptx", SYNTAX[:100])],
     "syntax errors, all together": lambda p, d: ["ls", text(d, "wrong.ptx", SYNTAX)],
     "names that are not declared, all together": lambda p, d: ["spec", text(d, "names.ptx", NAMES)],
+    "a type that PTX has not": lambda p, d: ["ls", text(d, "type.ptx", HEAD + ".visible .entry k(.param .u33 n)\n{\n\tret;\n}\n")],
     "a module without an entry": lambda p, d: ["ls", text(d, "nothing.ptx", HEAD)],
     "an escape sequence in a source line": lambda p, d: ["ls", text(d, "escape.ptx", HEAD + ".entry k()\n{\n\t\x1b[31mmov.u32 ((;\n}\n")],
     # -- entries, regions, stages, styles -------------------------------------------------------------------------------------

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import typer
+from rich.console import Group
 
 from ptxgraft.cli.console import JsonFlag, PtxFile, complain, show
+from ptxgraft.cli.modules import about
 from ptxgraft.errors import SourceError, UsageError
 from ptxgraft.isa import bind, parameter_layout
 from ptxgraft.report import Listing
@@ -24,7 +26,8 @@ def ls(file: PtxFile, json: JsonFlag = False) -> None:
     rows, wrong = [], []
     for entry in document.entries:
         try:
-            rows.append(_row(document, entry))
+            with about(file):
+                rows.append(_row(document, entry))
         except SourceError as error:
             wrong.append(error)
     view = Listing(">line", ">parameters", ">bytes", ">statements", ">mma", "+not in the instruction table", "entry")
@@ -33,7 +36,7 @@ def ls(file: PtxFile, json: JsonFlag = False) -> None:
         counts = (str(r["line"]), str(len(r["params"])), str(size), str(r["statements"]), str(r["mma"]))
         view.add_row(*counts, ", ".join(r["unknown"]) or "-", r["name"])
     data = {"file": str(file), "version": document.version, "target": document.target, "entries": rows, "errors": [str(e) for e in wrong]}
-    show(view, data, json)
+    show(view if rows else Group(), data, json)
     for error in wrong:
         complain(error)
     if wrong:

@@ -42,4 +42,5 @@ def pick_entry(document: Document, name: str | None) -> str:
 def open_entry(path: Path, name: str | None) -> tuple[Document, Flow]:
     """A module and the facts of one entry of it."""
     document = Document.read(path)
-    return document, Flow(bind(document, pick_entry(document, name)))
+    with about(path):
+        return document, Flow(bind(document, pick_entry(document, name)))

@@ -60,7 +60,8 @@ def run(
     if record is not None:
         check_capture_target(record)
     document = Document.read(file)
-    kernel = Module(document).kernel(pick_entry(document, entry), profile=profile, engine=engine)
+    with about(file):
+        kernel = Module(document).kernel(pick_entry(document, entry), profile=profile, engine=engine)
     values = [argument(text, number) for number, text in enumerate(arg or [])]
     shape = triple(grid, "grid"), triple(block, "block")
     with about(file):

@@ -7,6 +7,9 @@ Source: PTX ISA manual, "Fundamental Types" and "Packed Floating Point Data Type
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
+
+from ptxgraft.errors import SourceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,15 @@ class Type:
         return max(1, self.width // 8)
 
 
-def _types() -> dict[str, Type]:
+class Types(dict[str, Type]):
+    """Types by name. Asking for one that PTX has not is the text's fault: a ``SourceError``."""
+
+    def __missing__(self, name: str) -> Type:
+        near = get_close_matches(name, self, 3)
+        raise SourceError(f"'.{name}' is no type of PTX", hint=f"did you mean {', '.join(f'.{n}' for n in near)}?" if near else "")
+
+
+def _types() -> Types:
     rows = [Type(f"{kind}{width}", kind, width) for kind in "bus" for width in (8, 16, 32, 64, 128)]
     rows += [Type("pred", "p", 1)]
     rows += [Type(name, "f", width) for name, width in (("f16", 16), ("bf16", 16), ("f32", 32), ("f64", 64), ("tf32", 32))]
@@ -49,13 +60,13 @@ def _types() -> dict[str, Type]:
     rows += [Type(name, kind, width) for name, kind, width in (("s4", "s", 4), ("u4", "u", 4), ("b1", "b", 1))]
     rows += [Type(name, "f", width) for name, width in (("e2m3", 6), ("e3m2", 6), ("e2m1", 4))]
     rows += [Type(name, "b", 64) for name in ("texref", "samplerref", "surfref")]
-    return {row.name: row for row in rows}
+    return Types((row.name, row) for row in rows)
 
 
-TYPES: dict[str, Type] = _types()
+TYPES: Types = _types()
 """Every type by its name without the leading dot."""
 
 
 def type_of(name: str) -> Type:
-    """The type called ``name`` (without the dot); KeyError when PTX has none of that name."""
+    """The type called ``name`` (without the dot); SourceError when PTX has none of that name."""
     return TYPES[name]
