@@ -103,6 +103,12 @@ def test_a_call_between_two_carries_would_lose_the_condition_code():
         cut(module, "k", (FIRST + 1, FIRST + 1), body=text_body("add.cc.u32 %r3, 5, 0;"))
 
 
+def test_a_carry_that_may_be_skipped_is_not_live_above_it():
+    module = kernel("mov.u32 %r2, %r1;\nsetp.gt.u32 %p1, %r1, 9;\n@%p1 add.cc.u32 %r3, %r1, -1;\n@%p1 addc.u32 %r4, %r1, 0;")
+    made = cut(module, "k", (FIRST, FIRST), style="mirror", body="identity")
+    np.testing.assert_array_equal(run(made.document), run(module))
+
+
 def test_a_text_body_may_carry_for_itself():
     module = kernel("mov.u32 %r2, %r1;\nmov.u32 %r3, 5;")
     made = cut(

@@ -60,7 +60,7 @@ class Interface:
 def interface(piece: Excerpt, style: str, row: bool) -> Interface:
     """The interface of a cut. ``row``: results come back through shared memory, the last parameter says where. UnsupportedError when the region
     uses something of the entry that no parameter can stand for."""
-    unsaid = next((r for r in (*piece.live_in, *piece.live_behind()) if not is_spelled(r)), None)
+    unsaid = next((r for r in (*piece.live_in, *piece.live_behind()) if not is_spelled(r) and _is_set(piece, r)), None)
     if unsaid is not None:
         raise UnsupportedError(
             f"the condition code ({unsaid.name}) is live where lines {piece.region.first_line} to {piece.region.last_line} begin or end: "
@@ -90,6 +90,12 @@ def interface(piece: Excerpt, style: str, row: bool) -> Interface:
         about = f"shared address of this warp's rows: word i of lane L is at it + {4 * result.words} * L + 4 * i"
         result.passed.append(Passed("row", "b32", "rows", about))
     return result
+
+
+def _is_set(piece: Excerpt, register: Register) -> bool:
+    """Does any statement's result reach the region's begin or end in the register?"""
+    points = (piece.region.first, piece.region.last + 1)
+    return any(write >= 0 for point in points for write in piece.flow.defuse.reaching(register.id, point))
 
 
 def _value(piece: Excerpt, register: Register, tracer: Tracer) -> str:
