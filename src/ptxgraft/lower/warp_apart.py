@@ -195,6 +195,12 @@ class Apart(Copy):
                 self.move(self.bits, block + 1)
             else:
                 out.emit("br label %choose")
+        elif kind == "call":
+            self.flush(block)
+            done, on = out.value(f"call i1 {self.machine.runtime('serve')}(ptr %w, i32 {instruction.index})"), out.fresh_label("served")
+            self.machine.branch(done, on, FAILED)
+            out.label(on)
+            self.move(self.bits, block + 1)
         else:
             guard = self.guard(instruction.guard)
             bits = self.bits if guard is None else out.value(f"and i32 {self.bits_of(guard)}, {self.bits}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxgraft.isa import Instruction, Program
+from ptxgraft.isa.functions import DEVICE_FUNCTIONS
 from ptxgraft.lower.warp_plan import WarpPlan, leaders_of, live_at
 
 LIMIT = 2500
@@ -53,7 +54,9 @@ def eligible(program: Program) -> bool:
     for instruction in program.instructions:
         form = instruction.form
         control = form.control if form is not None else ""
-        if control in ("indirect-branch", "call") or (form is None) or (not control and form.meaning is None):
+        if control == "indirect-branch" or (control == "call" and instruction.callee not in DEVICE_FUNCTIONS):
+            return False
+        if form is None or (not control and form.meaning is None):
             return False
         if control == "barrier" and form.slots.get("action") not in ("sync", "arrive"):
             return False

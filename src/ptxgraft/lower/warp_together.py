@@ -288,6 +288,8 @@ class Together(Copy):
             self.leave(instruction, block)
         elif kind == "barrier":
             self.meet(instruction, form, block)
+        elif kind == "call":
+            self.serve(instruction, block)
         else:
             self.stop(instruction, block)
 
@@ -362,6 +364,15 @@ class Together(Copy):
         self.spill(self.graph.live[block + 1] if block + 1 < len(self.graph.starts) else set())
         self.put("status", f"{Status.BARRIER:d}")
         out.emit(f"br label %{FAILED}")
+        self.machine.can_fail = True
+
+    def serve(self, instruction: Instruction, block: int) -> None:
+        """The host answers the call of a device function for all that live."""
+        live = self.active()
+        self.put("live", live)
+        self.put("active", live)
+        done = self.out.value(f"call i1 {self.machine.runtime('serve')}(ptr %w, i32 {instruction.index})")
+        self.out.emit(f"br i1 {done}, label {self.next(block)}, label %{FAILED}")
         self.machine.can_fail = True
 
     def stop(self, instruction: Instruction, block: int) -> None:
