@@ -46,3 +46,29 @@ def test_variables_that_only_other_variables_name(engine: str):
 .global .align 8 .u64 first[3] = {7, generic(last), 0x0};"""
     body = "ld.global.u64 %rd3, [first+8]; ld.u64 %rd4, [%rd3]; ld.u8 %r2, [%rd4+1]; st.global.u32 [%rd1], %r2;"
     assert np.array_equal(run(body, engine, block=4, module=module), [40] * 4)
+
+
+HANDSHAKES = {
+    # The second half of the warp waits in a loop for what the first does behind it.
+    "lanes": """
+    setp.lt.u32 %p1, %r1, 5; @%p1 bra give;
+wait: ld.volatile.shared.u32 %r2, [flag]; setp.eq.u32 %p2, %r2, 0; @%p2 bra wait;
+    bra end;
+give: mov.u32 %r2, 7; st.volatile.shared.u32 [flag], %r2;
+end:
+    st.global.u32 [%rd1], %r2;""",
+    # A lock that one lane after another takes; who holds it does so behind the loop.
+    "lock": """
+again: atom.shared.cas.b32 %r2, [flag], 0, 1; setp.ne.u32 %p1, %r2, 0; @%p1 bra again;
+    ld.volatile.shared.u32 %r3, [flag+4]; add.u32 %r3, %r3, 1; st.volatile.shared.u32 [flag+4], %r3;
+    membar.cta; atom.shared.exch.b32 %r2, [flag], 0;
+    setp.ne.u32 %p1, %r3, 0; selp.u32 %r3, 7, 0, %p1; st.global.u32 [%rd1], %r3;""",
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("handshake", list(HANDSHAKES))
+def test_lanes_that_wait_in_a_loop_for_others(handshake: str, engine: str):
+    clear = "mov.u32 %r9, 0; st.volatile.shared.v2.u32 [flag], {%r9, %r9}; bar.warp.sync 0xffffffff;"
+    body = clear + HANDSHAKES[handshake]
+    assert np.array_equal(run(body, engine, block=12, declarations=".shared .align 8 .b32 flag[2];"), [7] * 12)

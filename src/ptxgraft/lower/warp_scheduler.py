@@ -1,13 +1,17 @@
 """The scheduler of compiled code: which lanes of a warp run next, who waits for whom, and how a fault is written down.
 
-Invariant: the smallest program counter at which a lane that can move stands is chosen, with all lanes that stand there. A warp that cannot move has
-come to an end, to a barrier or to a fault, and its status says which.
+Invariant: the smallest program counter at which a lane that can move stands is chosen, with all lanes that stand there; but from time to time that of
+any such lane, so that lanes which wait in a loop for others do not keep these from running. A warp that cannot move has come to an end, to a barrier
+or to a fault, and its status says which.
 """
 
 from __future__ import annotations
 
 from ptxgraft.lower.warp_access import at, get, put
 from ptxgraft.lower.warp_state import LAUNCH, OPERATION_HEAD, WARP, WORKER, Fault, Status
+
+FAIR_EVERY, FAIR_FOR = 1 << 16, 1 << 12
+"""Of so many statements (a power of two), the last so many choose among all lanes that can move."""
 
 LABEL_BYTES = 16
 """A label operation: head and the number of instructions from it to the next label."""
@@ -104,7 +108,22 @@ pick:
   %pcs = load <32 x i32>, ptr %pcs.p
   %mask = bitcast i32 %ready to <32 x i1>
   %candidates = select <32 x i1> %mask, <32 x i32> %pcs, <32 x i32> splat (i32 -1)
-  %pc = call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> %candidates)
+  %first = call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> %candidates)
+  {get("steps", "w", WARP, "steps")}
+  {get("launch", "w", WARP, "launch")}
+  {get("budget", "launch", LAUNCH, "step_budget")}
+  %spent = sub i64 %budget, %steps
+  %phase = and i64 %spent, {FAIR_EVERY - 1}
+  %fair = icmp uge i64 %phase, {FAIR_EVERY - FAIR_FOR}
+  %mixed = mul i64 %steps, 2654435769
+  %mixed.s = lshr i64 %mixed, 27
+  %start = trunc i64 %mixed.s to i32
+  %turned = call i32 @llvm.fshr.i32(i32 %ready, i32 %ready, i32 %start)
+  %next = call i32 @llvm.cttz.i32(i32 %turned, i1 false)
+  %lane.s = add i32 %next, %start
+  %chosen = and i32 %lane.s, 31
+  %fair.pc = extractelement <32 x i32> %pcs, i32 %chosen
+  %pc = select i1 %fair, i32 %fair.pc, i32 %first
   %pc.i = insertelement <32 x i32> poison, i32 %pc, i64 0
   %pc.v = shufflevector <32 x i32> %pc.i, <32 x i32> poison, <32 x i32> zeroinitializer
   %at.v = icmp eq <32 x i32> %pcs, %pc.v

@@ -34,6 +34,10 @@ ATOMIC_BATCH_WARPS = 64
 """Blocks run together as long as their registers and memory stay below BATCH_BYTES, and no more than so many warps (fewer where atomics make
 lanes take turns)."""
 
+PATIENCE = 300
+"""So many turns a lane that could run is left standing before lanes run in the order in which they last ran, for as many turns: lanes that wait in a
+loop for others would otherwise keep them from ever running, where those stand behind the loop."""
+
 END = np.iinfo(np.int32).max
 
 
@@ -162,6 +166,8 @@ class _Batch:
     def run(self) -> int:
         """Run until no lane is left; returns the statements run, by warps."""
         state = self.state
+        ran = np.zeros(state.pc.shape, dtype=np.int64)  # each lane's last turn
+        turn = fair_until = 0
         while True:
             runnable = state.live & ~state.blocked & ~state.barriers.waiting
             places = np.where(runnable, state.pc, END)
@@ -172,8 +178,14 @@ class _Batch:
                 if state.barriers.release():
                     continue
                 self.stuck()
+            turn += 1
+            if turn % PATIENCE == 0 and turn - int(ran[runnable].min()) > PATIENCE:
+                fair_until = turn + PATIENCE
+            if turn < fair_until:
+                first = int(places.reshape(-1)[np.where(runnable, ran, turn).argmin()])
             group = places == first
-            self.straight(first, group, int(np.where(group, END, places).min()))
+            ran[group] = turn
+            self.straight(first, group, int(places[places > first].min(initial=END)))
 
     def straight(self, index: int, group: NDArray[np.bool_], limit: int) -> None:
         """Run ``group`` from ``index`` until its lanes part, or stand where others do (``limit``)."""
