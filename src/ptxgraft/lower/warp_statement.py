@@ -16,7 +16,7 @@ from ptxgraft.lower.warp_machine import Machine
 from ptxgraft.lower.warp_state import LANES, LAUNCH
 
 EFFECTIVE = frozenset(["address", "atomic", "barrier", "control", "memory", "stack", "tensor", "texture", "warp"])
-"""Families whose meanings use memory, the mask or other lanes."""
+"""Families whose meanings use memory, the mask or other lanes, besides those whose declarations say so."""
 
 HEAVY_ROOTS = frozenset(["div", "rem", "sqrt", "rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh"])
 HEAVY_FAMILIES = frozenset(["half", "approximate"])
@@ -27,6 +27,11 @@ def heavy(form: Form) -> bool:
     if form.family in HEAVY_FAMILIES or form.root in HEAVY_ROOTS:
         return True
     return form.root == "cvt" and any(t in form.opcode for t in (".f16", ".bf16", ".e4m3", ".e5m2", ".e2m", ".e3m", ".ue8m0", ".f64"))
+
+
+def effective(form: Form) -> bool:
+    """Does the meaning use memory, the mask or other lanes?"""
+    return form.family in EFFECTIVE or form.convergent or bool(form.loads or form.stores)
 
 
 class Statements:
@@ -72,7 +77,7 @@ class Statements:
         self.machine.index = str(instruction.index)
         self.lanes.statement()
         guard = self.guard(instruction.guard)
-        if form.family not in EFFECTIVE:
+        if not effective(form):
             for id, value in self.results(instruction, form):
                 self.write(id, value if guard is None else self.lanes.select(guard, value, self.read(id)))
             return
