@@ -42,6 +42,7 @@ extern "C" __global__ void softmax_online(const float *in, float *out, int rows,
     float highest = -INFINITY, sum = 0;
     for (int i = lane; i < n; i += 32) {
         float x = in[r * n + i], next = fmaxf(highest, x);
+        if (next == -INFINITY) continue;
         sum = sum * __expf(highest - next) + __expf(x - next);
         highest = next;
     }
