@@ -223,7 +223,7 @@ def choose_region(flow: Flow, choice: RegionChoice) -> Region:
 
 
 def owners(program: Program) -> list[Statement]:
-    """For each instruction the statement of the entry's own body that it comes from: for a function's, its call."""
+    """For each instruction the statement of the entry's own body that it comes from: for a function's, its call (its own, if the function has frames)."""
     document, entry = program.document, program.entry
     assert entry.body is not None
     own = [document.statements[i] for i in entry.body if document.statements[i].kind == Kind.INSTRUCTION]
@@ -231,6 +231,9 @@ def owners(program: Program) -> list[Statement]:
     result: list[Statement] = []
     at = -1
     for instruction in program.instructions:
+        if instruction.index < program.start:
+            result.append(instruction.statement)
+            continue
         found = position.get(instruction.statement.index)
         if found is not None:
             at = found
@@ -270,7 +273,7 @@ def locate(flow: Flow, choice: RegionChoice) -> tuple[Region, Statement, Stateme
     while scopes[common].kind == "block" and _fills(document, first, last, common):
         first, last = document.statements[scopes[common].first], document.statements[scopes[common].last]
         common = scopes[common].parent
-    inside = [i for i, s in enumerate(owner[:-1]) if first.index <= s.index <= last.index]
+    inside = [i for i, s in enumerate(owner[:-1]) if i >= program.start and first.index <= s.index <= last.index]
     if (inside[0] < wanted.first and first.kind != Kind.OPEN) or (inside[-1] > wanted.last and last.kind != Kind.CLOSE):
         notes.append("the region begins or ends inside a called function: it was widened to the whole call")
     tensor = sum(1 for i in program.instructions[inside[0] : inside[-1] + 1] if i.form is not None and i.form.tensor)

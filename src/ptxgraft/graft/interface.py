@@ -60,7 +60,7 @@ class Interface:
 def interface(piece: Excerpt, style: str, row: bool) -> Interface:
     """The interface of a cut. ``row``: results come back through shared memory, the last parameter says where. UnsupportedError when the region
     uses something of the entry that no parameter can stand for."""
-    unsaid = next((r for r in (*piece.live_in, *piece.live_behind()) if not is_spelled(r) and _is_set(piece, r)), None)
+    unsaid = next((r for r in (*piece.live_in, *piece.live_behind()) if not is_spelled(r) and r.scope >= 0 and _is_set(piece, r)), None)
     if unsaid is not None:
         raise UnsupportedError(
             f"the condition code ({unsaid.name}) is live where lines {piece.region.first_line} to {piece.region.last_line} begin or end: "

@@ -181,14 +181,14 @@ class Binder:
         for variable in self.variables:
             if variable.dynamic:
                 variable.offset = dynamic_base
-        instructions, names, need = entry.instructions, labels.by_name(), 0
+        instructions, names, need, start = entry.instructions, labels.by_name(), 0, 0
         if entry.calls or self.calls.bodies or ".sp" in self._implicit:
             linker = Linker(self, entry, self.calls.bodies)
             instructions, need = linker.run(), linker.stack_need()
-            names = {name: linker.places[entry][index] for name, index in names.items()}
+            names, start = {name: linker.places[entry][index] for name, index in names.items()}, linker.starts[entry.name]
         return Program(
             self.document, self.entry, params, size, self.registers, self.variables, instructions, names, dynamic_base, self.shared_align,
-            align_up(entry.local, FRAME_ALIGN), [i for i in instructions if i.form is None], need,
+            align_up(entry.local, FRAME_ALIGN), [i for i in instructions if i.form is None], need, start,
         )  # fmt: skip
 
     def find_labels(self, body: Body) -> None:

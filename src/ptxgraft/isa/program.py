@@ -65,7 +65,7 @@ class Instruction:
 
 @dataclass(slots=True, eq=False)
 class Program:
-    """One entry, bound. Sizes in bytes. ``labels`` maps label names of the entry's own body to instruction indices. ``stack_need``: the bytes that frames
+    """One entry, bound, from instruction ``start`` to the last; functions that have frames stand before it. Sizes in bytes. ``labels`` maps label names of the entry's own body to instruction indices. ``stack_need``: the bytes that frames
     take of local memory, behind ``local_bytes``; None when that depends on the run (recursion, ``alloca``)."""
 
     document: Document
@@ -81,6 +81,7 @@ class Program:
     local_bytes: int
     unknown: list[Instruction] = field(default_factory=list)
     stack_need: int | None = 0
+    start: int = 0
 
     @property
     def name(self) -> str:

@@ -36,7 +36,7 @@ def line_region(program: Program, first_line: int, last_line: int) -> Region:
             raise UsageError(f"line {line} is outside the body of {program.name!r}, which is lines {start} to {stop}")
     inside = [
         i.index
-        for i in program.instructions[:-1]  # the last one is the end of the entry, which no statement spells
+        for i in program.instructions[program.start : -1]  # the last one is the end of the entry, which no statement spells
         if first_line <= program.line(i.index) <= last_line and body.start <= i.statement.start < body.end
     ]
     if not inside or first_line > last_line:
@@ -119,9 +119,14 @@ def refused(flow: Flow, region: Region) -> Iterator[Refusal]:
     """What forbids cutting the region: control that enters or leaves it other than by falling in at the top and out at the bottom, and
     unknown instructions."""
     program = flow.program
-    inside = range(region.first, region.last + 1)
+    body, inside = program.entry, range(region.first, region.last + 1)
     for instruction in program.instructions:
         here = instruction.index in inside
+        if instruction.targets and not body.start <= instruction.statement.start < body.end and not here:
+            continue  # a return to such a call, which is refused itself
+        if here and instruction.targets and instruction.statement.opcode.startswith("call") and not set(instruction.targets) <= set(inside):
+            yield Refusal(instruction.index, "calls a function that is recursive or reached through a pointer", "choose lines without it")
+            continue
         for target in instruction.targets:
             # A branch inside the region to just behind it leaves it as falling out does; one from outside to its top enters it as falling in.
             lands = target in inside and target != region.first if not here else target not in inside and target != region.last + 1
@@ -136,6 +141,8 @@ def refused(flow: Flow, region: Region) -> Iterator[Refusal]:
                 yield Refusal(instruction.index, "is not known, its effects cannot be carried", "choose lines without it")
             elif form.control in ("return", "exit", "trap", "indirect-branch"):
                 yield Refusal(instruction.index, "leaves the region", "choose lines that end before it")
+            elif form.family == "stack" and not instruction.statement.opcode.startswith("call"):
+                yield Refusal(instruction.index, "takes stack memory, which ends with the function it is in", "choose lines without it")
 
 
 def refusals(flow: Flow, region: Region) -> list[str]:
