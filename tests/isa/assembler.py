@@ -21,7 +21,7 @@ PROLOGUE = """
 .visible .entry k(.param .u64 k_param_0)
 {
 .reg .pred %p<99>; .reg .b8 %b<99>; .reg .b16 %h<99>; .reg .b32 %r<999>; .reg .b64 %d<99>; .reg .b128 %q<99>; .reg .f32 %f<999>;
-.reg .f64 %g<99>;
+.reg .f64 %g<99>; .param .align 16 .b8 par_[64];
 """
 VERSIONS = [(6, 3), (6, 4), (6, 5), *((7, i) for i in range(9)), *((8, i) for i in range(9)), (9, 0), (9, 1)]
 """The PTX versions that a recent ptxas can be asked about: the oldest target left came with the first."""

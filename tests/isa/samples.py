@@ -91,6 +91,8 @@ def statement(opcode: str, entry: Entry, slots: Mapping[str, str], optional: boo
 
 def _operand(role: Role, number: int, opcode: str, entry: Entry, slots: Mapping[str, str]) -> str:
     if role.kind == "addr":
+        if "param::func" in opcode:
+            return "[par_]"
         tensor_memory = entry.root == "tcgen05" and role.name not in ("to", "mbar")
         return f"[%{'r' if tensor_memory else 'd'}{number + 1}]"
     if role.kind == "resource":

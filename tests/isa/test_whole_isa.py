@@ -134,7 +134,8 @@ def test_older_targets_refuse(tmp_path: Path) -> None:
     taken, _ = judged(grouped(older), tmp_path)
     names = {case.name for case in taken}
     # One declaration has all conversions to bf16, of which ptxas takes those from f32 for older targets.
-    shared = {name for name in names if name.endswith(".bf16.f32")}
+    # The ptxas of 13.0 takes one-sided fences for every target, against the manual.
+    shared = {name for name in names if name.endswith(".bf16.f32") or name.startswith("barrier: fence.")}
     assert names == shared, "\n".join(sorted(names - shared))
 
 
@@ -149,7 +150,7 @@ def test_older_versions_refuse(tmp_path: Path) -> None:
         at.append(((case.target, max(case.form.since, first)), case))
     taken, _ = judged(grouped(before), tmp_path)
     # ptxas takes ::cta with cp.async from the beginning.
-    names = {case.name for case in taken if not case.form.opcode.startswith("cp.async.c")}
+    names = {case.name for case in taken if not case.form.opcode.startswith(("cp.async.c", "fence."))}
     assert names <= {"remote: st.bulk.weak", "remote: st.bulk.shared::cta", "remote: st.bulk"}, "\n".join(sorted(names))
     _, messages = judged(grouped(at), tmp_path)
     # A product with factors says how many; left out it is a word that came later.

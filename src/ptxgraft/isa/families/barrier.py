@@ -101,7 +101,10 @@ def membar_proxy(lanes: Lanes) -> None:
     """Nothing: memory is in order."""
 
 
-@instruction("fence.{sem:sc|acq_rel|acquire|release}?.{scope:cta|cluster|gpu|sys}", since=(6, 0), sm=70)
+@instruction(
+    "fence.{sem:sc|acq_rel|acquire|release}?.{scope:cta|cluster|gpu|sys}", needs={"acquire": ((8, 6), 90), "release": ((8, 6), 90)}, since=(6, 0),
+    sm=70,
+)  # fmt: skip
 def fence(lanes: Lanes) -> None:
     """Nothing: memory is in order."""
 

@@ -47,7 +47,7 @@ for _sparse, _twice, _b, _extra in (("", 1, 2, _NOTHING), ("sp::ordered_metadata
     )  # fmt: skip
     for _kind, _types, _vector, _scale, _k, _since in KINDS:
         _declare(
-            f"mma.{_sparse}sync.aligned.m16n8k{_k * _twice}.row.col.{_kind}.block_scale.{_vector}.f32.{{at:{_types}}}.{{bt:{_types}}}.f32."
+            f"mma.{_sparse}sync.aligned.m16n8k{_k * _twice}.row.col.{_kind}.block_scale.{_vector}.{{dt:f32}}.{{at:{_types}}}.{{bt:{_types}}}.{{ct:f32}}."
             f"{_scale}",
             f"D = A * B + C with a factor for each block of A and B{_left_out}.", d="out f32 x4", a="in b32 x4", b=f"in b32 x{_b}",
             c="in f32 x4", **_extra, **SCALES, since=_since, specific="a" if _sparse and _k == 64 else "f",

@@ -16,13 +16,12 @@ MULTICAST = "{multicast:multicast::cluster}?"
 DIMENSIONS = "{dim:1d|2d|3d|4d|5d}"
 
 
-def _asked(hint: str = "", multicast: str = "", mask: str = "", oob: str = "", **rest: str) -> Mapping[str, str]:
+def _asked(hint: str = "", multicast: str = "", mask: str = "", **rest: str) -> Mapping[str, str]:
     """The operands that flags ask for."""
     return {
         "policy": "in b64" if hint else "",
         "ctas": "in b16" if multicast else "",
         "bytes": "in b16" if mask else "",
-        "side": "in u32" if oob else "",
     }
 
 
@@ -36,6 +35,15 @@ def _asked(hint: str = "", multicast: str = "", mask: str = "", oob: str = "", *
 @declare_only
 def bulk_in(lanes: Lanes) -> None:
     """Copy ``size`` bytes (a multiple of 16) from global to shared memory and count them at an mbarrier."""
+
+
+@instruction(
+    f"cp.async.bulk.shared::cta.global.{COUNTED}.{HINT}.ignore_oob", to="addr", source="addr", size="in u32", left="in u32", right="in u32",
+    mbar="addr", policy="{policy}", loads="global", stores="shared", derive=_asked, since=(9, 2), sm=90,
+)  # fmt: skip
+@declare_only
+def bulk_in_loose(lanes: Lanes) -> None:
+    """As above, where up to fifteen bytes at each end may lie outside of memory."""
 
 
 @instruction(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ptxgraft.isa import floats
-from ptxgraft.isa.families.convert import cvt_tf32
+from ptxgraft.isa.families.convert import cvt_halves_of_eights, cvt_tf32
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.packed import halves
 from ptxgraft.isa.small_floats import SMALL, from_single, to_half
@@ -88,6 +88,32 @@ def cvt_halves_of_small(lanes: Lanes, a: Value, *, relu: str, type: str) -> Valu
     name = type.removesuffix("x2")
     codes = (a, lanes.shift_right(a, lanes.const(4, 32))) if SMALL[name].bits == 4 else halves(lanes, a)
     return lanes.concat([floats.relu(lanes, "f16", to_half(lanes, name, code), relu) for code in codes])
+
+
+@instruction(
+    f"cvt.rn.{{relu}}?.bf16x2.{{type:{SMALLEST}|e4m3x2|e5m2x2}}", d="out bf16x2", a="in {type}", since=(9, 2), sm=100, specific="f",
+    examples=[
+        ("cvt.rn.bf16x2.e2m1x2", (0x2C,), (0x3F80C000,)),
+        ("cvt.rn.bf16x2.e4m3x2", (0x38FF,), (0x3F807FFF,)),
+        ("cvt.rn.relu.bf16x2.e5m2x2", (0x3CBC,), (0x3F800000,)),
+        ("cvt.rn.bf16x2.e5m2x2", (0x0184,), (0x3780B880,)),
+    ],
+)  # fmt: skip
+def cvt_bf16_of_small(lanes: Lanes, a: Value, *, relu: str, type: str) -> Value:
+    """Each element of a, exactly, to the half of its place; NaN gives 0x7FFF."""
+    of_halves = cvt_halves_of_eights if type in ("e4m3x2", "e5m2x2") else cvt_halves_of_small
+    singles = _singles(lanes, "f16x2", of_halves(lanes, a, relu=relu, type=type))
+    return lanes.concat([lanes.float_convert("f32", "bf16", x) for x in singles])
+
+
+@instruction(
+    f"cvt.rn.{{satfinite}}?.{{relu}}?.{{scaled:scaled::n2::ue8m0}}?.bf16x2.{{type:{SMALLEST}|e4m3x2|e5m2x2}}", d="out bf16x2", a="in {type}",
+    factors="{factors}", derive=lambda scaled, **rest: {"factors": "in b16" if scaled else ""},
+    legal=lambda *, satfinite, scaled, **rest: bool(satfinite or scaled), since=(9, 2), sm=100, specific="f",
+)  # fmt: skip
+@declare_only
+def cvt_bf16_scaled(lanes: Lanes) -> None:
+    """As above, times powers of two, limited to finite numbers."""
 
 
 # -- bare exponents -------------------------------------------------------------------------------------------------------

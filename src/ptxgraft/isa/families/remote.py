@@ -11,6 +11,12 @@ from ptxgraft.isa.table import declare_only, instruction
 from ptxgraft.isa.types import type_of
 
 COUNTED = "{space:shared::cluster}?.mbarrier::complete_tx::bytes"
+
+
+def _device_legal(*, mmio: str, scope: str, **rest: str) -> bool:
+    return not mmio or scope == "sys"
+
+
 RELEASED = "{mmio}?.{sem:release}.{scope:gpu|sys}.{space:global}?"
 
 
@@ -19,9 +25,9 @@ def _vector_legal(*, vec: str, type: str, **rest: str) -> bool:
 
 
 @instruction(
-    f"st.async.{{sem:weak}}?.{{scope:cluster}}?.{COUNTED}.{{vec:v2|v4}}?.{{type:b32|b64|u32|u64|s32|s64|f32|f64}}", a="addr",
+    f"st.async.{{sem:weak}}?.{{scope:cluster}}?.{COUNTED}.{{vec:v2|v4}}?.{{type:b32|b64|b128|u32|u64|s32|s64|f32|f64}}", a="addr",
     b="in {type} {vec}", mbar="addr", stores="shared", legal=lambda *, sem, **rest: not (sem and rest["scope"]) and _vector_legal(**rest),
-    since=(8, 1), sm=90,
+    needs={"b128": ((9, 2), 90)}, since=(8, 1), sm=90,
 )  # fmt: skip
 @declare_only
 def st_async(lanes: Lanes) -> None:
@@ -30,7 +36,7 @@ def st_async(lanes: Lanes) -> None:
 
 @instruction(
     f"st.async.{RELEASED}.{{type:b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64}}", a="addr", b="in {type}", stores="global",
-    since=(8, 7), sm=100,
+    legal=_device_legal, since=(8, 7), sm=100,
 )  # fmt: skip
 @declare_only
 def st_async_global(lanes: Lanes) -> None:
@@ -56,7 +62,14 @@ def red_async(lanes: Lanes) -> None:
 
 
 @instruction(
-    f"red.async.{RELEASED}.add.{{type:u32|s32|u64|s64}}", a="addr", b="in {type}", loads="global", stores="global", since=(8, 7), sm=100
+    f"red.async.{RELEASED}.add.{{type:u32|s32|u64|s64}}",
+    a="addr",
+    b="in {type}",
+    loads="global",
+    stores="global",
+    legal=_device_legal,
+    since=(8, 7),
+    sm=100,
 )
 @declare_only
 def red_async_global(lanes: Lanes) -> None:
