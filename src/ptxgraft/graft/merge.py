@@ -168,7 +168,7 @@ def _version_needed(other: Document, needed: list[_Item]) -> tuple[tuple[int, in
             statement: Statement = other.statements[index]
             if statement.kind == Kind.INSTRUCTION:
                 form = form_of(statement.opcode)
-                since = form.entry.since if form is not None else other.version
+                since = form.since if form is not None else other.version
                 if since > version:
                     version, why = since, f"{statement.opcode} of {item.name!r} needs it"
     return version, why
