@@ -60,7 +60,13 @@ def record(name: str, result: dict[str, Any], options: argparse.Namespace) -> No
     """Write ``result`` to NAME.json when ``--record`` was given."""
     if options.record:
         options.to.mkdir(parents=True, exist_ok=True)
-        noted = {"benchmark": name, "date": datetime.date.today().isoformat(), "commit": commit(), "cpu": cpu(), "load_average": round(os.getloadavg()[0], 1)}
+        noted = {
+            "benchmark": name,
+            "date": datetime.date.today().isoformat(),
+            "commit": commit(),
+            "cpu": cpu(),
+            "load_average": round(os.getloadavg()[0], 1),
+        }
         path = options.to / f"{name}.json"
         path.write_text(json.dumps(noted | result, indent=1) + "\n")
         print(f"wrote {path}")
