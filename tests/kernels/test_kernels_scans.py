@@ -46,6 +46,8 @@ def test_radix_sort(compiler: Compiler, way: str):
         counts = both(ptx, "sort_count", blocks, block, [keys, n, shift, np.zeros((16, blocks), np.int32)])[3]
         sums = both(ptx, "sort_sums", 1, 32, [counts, counts.size])[0]
         assert np.array_equal(sums.reshape(-1), counts.reshape(-1).cumsum() - counts.reshape(-1))
-        *_, keys, values = both(ptx, "sort_scatter", blocks, block, [keys, values, n, shift, sums, np.zeros_like(keys), np.zeros_like(values)])
+        *_, keys, values = both(
+            ptx, "sort_scatter", blocks, block, [keys, values, n, shift, sums, np.zeros_like(keys), np.zeros_like(values)]
+        )
     assert np.array_equal(values, order)
     assert (np.diff(keys.astype(np.int64)) >= 0).all()
