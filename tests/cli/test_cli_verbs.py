@@ -12,8 +12,8 @@ import pytest
 from command_line import contents, small_layer
 
 from ptxgraft import __version__, capture, cli
-from ptxgraft.cli.app import app
-from ptxgraft.errors import SourceError
+from ptxgraft.cli.app import app, exit_code
+from ptxgraft.errors import DeviceError, SourceError, SourceErrors, UnsupportedError
 from ptxgraft.text import Document
 from ptxgraft.verify import weights
 
@@ -425,6 +425,29 @@ def test_doctor(verb):
         assert ended.json[part] and all(set(row) >= {"available", "why"} and row["why"] for row in ended.json[part].values())
     assert ended.json["executors"]["cpu/warp"]["available"] is True and "sm_90" in ended.json["profiles"]
     assert "executors\nname" in verb("doctor").out
+
+
+def test_how_a_verb_ends(capsys):
+    def raising(error: BaseException):
+        def verb():
+            raise error
+
+        return verb
+
+    assert [exit_code(lambda code=code: code) for code in (None, 0, 1, 2)] == [0, 0, 1, 2] and capsys.readouterr().err == ""
+    for error, code, said in (
+        (UnsupportedError("not yet", hint="wait"), 3, "ptxgraft: not yet; wait\n"),
+        (DeviceError("gone"), 4, "ptxgraft: gone\n"),
+        (KeyboardInterrupt(), 130, "ptxgraft: stopped\n"),
+        (OSError(28, "No space left on device", "/tmp/x"), 2, "ptxgraft: /tmp/x: No space left on device\n"),
+        (MemoryError("1 TiB"), 2, "ptxgraft: not enough memory: 1 TiB\n"),
+        (MemoryError(), 2, "ptxgraft: not enough memory\n"),
+        (SourceErrors([SourceError(f"e{n}") for n in range(50)]), 2, "ptxgraft: and 30 more errors\n"),
+    ):
+        assert exit_code(raising(error)) == code
+        assert capsys.readouterr().err.endswith(said)
+    with pytest.raises(AssertionError, match="ours"):  # a bug of our own is shown as one
+        exit_code(raising(AssertionError("ours")))
 
 
 def test_the_process_runs_the_same_command_line(monkeypatch, capsys):

@@ -22,7 +22,7 @@ def demo(tmp_path_factory) -> tuple[Path, Ended]:
     folder = tmp_path_factory.mktemp("demo") / "out"
     capturing = pytest.MonkeyPatch()
     written: list[str] = []
-    capturing.setattr("ptxgraft.cli.console._write", written.append)
+    capturing.setattr("ptxgraft.cli.console._write", lambda text, stream: written.append(text))
     capturing.setattr("sys.argv", ["ptxgraft"])
     try:
         code = app(["demo", "-o", str(folder)], prog_name="ptxgraft", standalone_mode=False)

@@ -60,6 +60,10 @@ def test_empty_details_take_no_line_and_no_line_ends_in_blanks():
     made = Listing("name", "+note")
     made.add_row("a" * 30, "")
     made.add_row("b", "long " * 10)
+    pair = Listing("name", "rest")
+    pair.add_row("b", "")
+    pair.add_row("a" * 20, "long " * 10)
+    assert pair.lines(50)[1] == "b"
     assert made.lines(34)[1:3] == ["a" * 30, "b"]
     assert all(line == line.rstrip() for width in (10, 34, 200) for line in made.lines(width))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_layer import BLOCK, STORE, edited
+from small_layer import BLOCK, STORE, edited, record
 
 from ptxgraft import verify
 from ptxgraft.errors import UsageError
@@ -116,6 +116,28 @@ def test_a_mistake_behind_the_last_stage_shows_in_the_outputs(recorded, document
     graft = edited(document, (STORE, STORE.replace("{%r42, %r43}", "{%r42, %r41}")))
     found = bisect(recorded, graft, document)
     assert found.stage is None and found.checked == ALL and found.exit_code == 1 and "but the outputs do" in str(found)
+
+
+def test_a_replaced_region_that_goes_on_behind_the_last_phase_ends_where_it_ends(recorded, document):
+    body = text_body("""mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r42, %r43}, {%r38, %r39}, {%r41}, {%r38, %r39};
+	shl.b32 %r44, %r5, %r63; xor.b32 %r44, %r44, 8;""")
+    found = bisect(recorded, cut(document, "layer", region="71-72", body=body), document)
+    assert (found.stage, found.register, found.line) == ("out", "%r44", line_of(document, "shl.b32 \t%r44"))
+
+
+def test_a_graft_that_only_leaves_something_out_is_paired_around_it(recorded, document):
+    gone = edited(
+        document,
+        ("\tmma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r38, %r39}, {%r34, %r35, %r36, %r37}, {%r25, %r26}, {%r27, %r28};\n", ""),
+    )
+    found = bisect(recorded, gone, document)
+    assert set(found.skipped) >= {"p1"} and found.checked[0] == "p0" and found.exit_code == 1
+    assert found.stage in ("out", "p2")
+
+
+def test_a_store_that_is_missing_shows_although_the_buffer_held_the_right_value(document, recorded):
+    again = record(document, out=np.asarray(recorded.after(2)).view(np.float16).reshape(4, 32, 4).copy())
+    assert bisect(again, edited(document, (STORE, "")), document, stages=["p2"]).exit_code == 1
 
 
 def test_a_store_that_is_missing_shows_in_the_outputs(recorded, document):

@@ -50,7 +50,7 @@ def exit_code(verb: Callable[[], Any]) -> int:
     except WRONG_LINE as error:
         return _wrong_line(error)
     except BrokenPipeError:
-        silence()
+        silence(sys.stdout)
         return 0
     except OSError as error:
         note(f"ptxgraft: {error.filename + ': ' if error.filename else ''}{error.strerror or error}")

@@ -12,11 +12,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from ptxgraft import capture
 from ptxgraft.errors import KernelFault, PtxgraftError, SourceError, SourceErrors, UsageError
@@ -79,59 +80,48 @@ assert DEFAULT_PROFILE in PROFILES
 # -- output -------------------------------------------------------------------------------------------------------------------
 
 
-class _Quiet(Console):
-    """A console whose reader may go away: the verb goes on, so that its exit code still says what it found."""
-
-    def on_broken_pipe(self) -> None:
-        silence()
+def silence(stream: TextIO) -> None:
+    """Nobody reads a stream any more: send what is still to come, and what Python flushes at its end, nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _console(stderr: bool = False) -> Console:
-    made = _Quiet(stderr=stderr)
-    return made if made.is_terminal else _Quiet(stderr=stderr, width=PIPE_WIDTH)
+def _write(text: str, stream: TextIO) -> None:
+    """To a pipe whose reader may go away: the verb goes on, so that its exit code still says what it found."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        silence(stream)
 
 
-def silence() -> None:
-    """Nobody reads standard output any more: send what is still to come, and what Python flushes at its end, nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _print(renderable: RenderableType, stream: TextIO) -> None:
+    console = Console(file=stream, highlight=False, markup=False)
+    if console.is_terminal:
+        console.print(renderable)
+        return
+    wide = Console(file=stream, width=PIPE_WIDTH, highlight=False, markup=False)
+    with wide.capture() as captured:
+        wide.print(renderable)
+    _write(captured.get(), stream)
 
 
 def show(renderable: RenderableType, data: Any, as_json: bool) -> None:
     """A verb's result: for people, or as the one JSON document."""
     if as_json:
-        _write(json.dumps(plain(data), indent=1, allow_nan=False) + "\n")
-        return
-    console = _console()
-    if console.is_terminal:
-        console.print(renderable)
-        return
-    with console.capture() as captured:
-        console.print(renderable)
-    _write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
-
-
-def _write(text: str) -> None:
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        silence()
+        _write(json.dumps(plain(data), indent=1, allow_nan=False) + "\n", sys.stdout)
+    else:
+        _print(renderable, sys.stdout)
 
 
 def note(text: str) -> None:
     """A line beside the result, on standard error."""
-    _console(stderr=True).print(_printable(text), highlight=False, markup=False)
+    _print(Text(_printable(text)), sys.stderr)
 
 
 def printed(text: str, as_json: bool) -> None:
     """What a kernel printed: on standard output, where a JSON document goes there on standard error."""
-    if not text:
-        return
-    shown = _printable(text if text.endswith("\n") else text + "\n")
-    if as_json:
-        sys.stderr.write(shown)
-    else:
-        _write(shown)
+    if text:
+        _write(_printable(text if text.endswith("\n") else text + "\n"), sys.stderr if as_json else sys.stdout)
 
 
 def complain(error: PtxgraftError) -> None:
@@ -163,7 +153,7 @@ def _printable(text: str) -> str:
 @contextmanager
 def progress(title: str, total: int | None, quiet: bool = False) -> Iterator[Any]:
     """A progress bar on a terminal's standard error; silent in a pipe. Yields ``advance(text)``."""
-    console = _console(stderr=True)
+    console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield lambda text="": None
         return
