@@ -198,7 +198,9 @@ def test_two_textures_and_an_unknown_one() -> None:
     assert "0x7f0000000000 is no texture of this launch (there are: 0x100000001)" in said
 
 
-@pytest.mark.parametrize("operation, expected", [("div.u32", 0xFFFFFFFF), ("div.s32", 0xFFFFFFFF), ("rem.u32", 0xFFFFFFFF), ("rem.s32", 0xFFFFFFFF)])
+@pytest.mark.parametrize(
+    "operation, expected", [("div.u32", 0xFFFFFFFF), ("div.s32", 0xFFFFFFFF), ("rem.u32", 0xFFFFFFFF), ("rem.s32", 0xFFFFFFFF)]
+)
 def test_division_by_zero_gives_the_value_of_the_hardware(operation: str, expected: int) -> None:
     out = np.zeros(1, np.uint32)
     text = module(f"    mov.u32 %r2, 7;\n    mov.u32 %r3, 0;\n    {operation} %r4, %r2, %r3;\n    st.global.u32 [%rd1], %r4;\n    ret;")
@@ -216,3 +218,24 @@ def test_the_most_negative_by_minus_one() -> None:
     for engine in ("numpy", "warp"):
         ptxgraft.load(text).kernel("k", engine=engine).launch(1, 1, [out])
         assert out.tolist() == [0x80000000, 0]
+
+
+@pytest.mark.parametrize("engine", ["numpy", "warp"])
+def test_the_largest_grid_needs_no_list_of_its_blocks(engine: str):
+    said = fault_of(
+        module("    mov.u32 %r2, %ctaid.x;\n    setp.eq.u32 %p1, %r2, 300;\n    @%p1 trap;\n    ret;"),
+        grid=(2**31 - 1, 65535, 65535),
+        block=1,
+        engine=engine,
+        threads=1,
+    )
+    assert said == "<ptx>:15:5: the kernel stopped itself: `@%p1 trap;` (block (300, 0, 0), warp 0, lane 0)"
+
+
+@pytest.mark.parametrize("engine", ["numpy", "warp"])
+def test_blocks_chosen_one_by_one_of_the_largest_grid(engine: str):
+    out = np.zeros(64, np.uint32)
+    kernel = ptxgraft.load(module("    mov.u32 %r2, %ctaid.z;\n    st.global.u32 [%rd1], %r2;\n    ret;")).kernel("k", engine=engine)
+    grid = (2**31 - 1, 65535, 65535)
+    kernel.launch(grid, 1, [out], blocks=[grid[0] * grid[1] * 65534])
+    assert out[0] == 65534

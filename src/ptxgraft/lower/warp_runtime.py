@@ -55,10 +55,16 @@ take:
 claim:
   %i = atomicrmw add ptr %next.p, i64 1 monotonic
   %more = icmp ult i64 %i, %count
-  br i1 %more, label %block, label %end
-block:
+  br i1 %more, label %number, label %end
+number:
+  %all = icmp eq ptr %list, null
+  br i1 %all, label %block, label %listed
+listed:
   %entry.p = getelementptr i64, ptr %list, i64 %i
-  %linear = load i64, ptr %entry.p
+  %from_list = load i64, ptr %entry.p
+  br label %block
+block:
+  %linear = phi i64 [ %i, %number ], [ %from_list, %listed ]
   %bx = urem i64 %linear, %gx64
   %rest = udiv i64 %linear, %gx64
   %by = urem i64 %rest, %gy64

@@ -61,7 +61,7 @@ LAUNCH = Layout(
     blocks="ptr", block_count="i64", next_block="i64", stop="i32", native="i32", step_budget="i64",
     watch="ptr", watch_count="i64", constants="ptr", constant_count="i64", sites="ptr",
 )  # fmt: skip
-"""The launch. ``blocks`` are linear block numbers (i64); ``next_block`` counts those taken; ``stop`` is set at the first fault.
+"""The launch. ``blocks`` are linear block numbers (i64), null for all from 0 on; ``next_block`` counts those taken; ``stop`` is set at the first fault.
 ``constants`` are the records of const variables. ``native``: program counters are block numbers, and a warp resumes at its entry.
 ``sites``: for each instruction an i32 that remembers an allocation's number."""
 

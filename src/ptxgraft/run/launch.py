@@ -184,10 +184,10 @@ def _check_arguments(launch: Launch) -> None:
         raise UsageError(f"{launch.program.name}: the argument block has {given} bytes, its parameters take only {needed}")
 
 
-def block_list(launch: Launch, blocks: Iterable[int] | None) -> list[int]:
+def block_list(launch: Launch, blocks: Iterable[int] | None) -> Sequence[int]:
     """The linear numbers of the blocks to run, checked: all of them when ``blocks`` is None."""
     if blocks is None:
-        return list(range(launch.blocks))
+        return range(launch.blocks)  # a grid may have more blocks than fit in memory
     chosen = [int(b) for b in blocks]
     for b in chosen:
         if not 0 <= b < launch.blocks:

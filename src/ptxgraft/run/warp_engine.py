@@ -181,7 +181,7 @@ class _Job:
 
     launch: Launch
     code: Code
-    blocks: list[int]
+    blocks: Sequence[int]
     budget: int
     watches: tuple[Watch, ...]
     functions: DeviceFunctions
@@ -231,7 +231,7 @@ class _Job:
             local_window=LOCAL_WINDOW,
             param_window=PARAM_WINDOW,
             window_bytes=WINDOW_BYTES,
-            blocks=self.words(self.blocks),
+            blocks=0 if isinstance(self.blocks, range) else self.words(self.blocks),
             block_count=len(self.blocks),
             step_budget=self.budget,
             watch=self.words([n for r in ranges for n in r]),
