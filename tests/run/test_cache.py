@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ptxgraft.isa import bind
+from ptxgraft.run import warp_engine
 from ptxgraft.run.cache import Cache, default_directory
+from ptxgraft.text import Document
 
 KEY = "ab" * 32
 
@@ -23,7 +26,7 @@ def test_what_was_put_comes_back(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "damage", [b"", b"ptxgraft-cache-1", lambda raw: raw[:-1], lambda raw: raw[:-1] + b"x", lambda raw: b"y" + raw[1:]]
+    "damage", [b"", b"ptxgraft-cache-2", lambda raw: raw[:-1], lambda raw: raw[:-1] + b"x", lambda raw: b"y" + raw[1:]]
 )
 def test_a_damaged_entry_is_discarded(tmp_path, damage):
     cache = Cache(tmp_path)
@@ -34,6 +37,16 @@ def test_a_damaged_entry_is_discarded(tmp_path, damage):
     assert not path.exists()
     cache.put(KEY, b"some code")
     assert cache.get(KEY) == b"some code"
+
+
+def test_an_entry_under_the_name_of_another_is_discarded(tmp_path):
+    cache = Cache(tmp_path)
+    other = "cd" * 32
+    cache.put(KEY, b"some code")
+    cache.put(other, b"other code")
+    os.replace(cache.path(other), cache.path(KEY))
+    assert cache.get(KEY) is None
+    assert not cache.path(KEY).exists()
 
 
 def test_the_least_recently_used_entries_go_first(tmp_path):
@@ -104,3 +117,15 @@ def _hammer(directory: str, seed: int) -> int:
 def test_many_processes_at_once(tmp_path):
     with ProcessPoolExecutor(3) as pool:
         assert sum(pool.map(_hammer, [str(tmp_path)] * 3, range(3))) == 0
+
+
+def test_code_made_from_other_facts_about_a_program_is_not_taken(tmp_path, monkeypatch):
+    text = Path(__file__).parents[2].joinpath("examples/saxpy.ptx").read_bytes()
+    monkeypatch.setenv("PTXGRAFT_CACHE_DIR", str(tmp_path))
+    keys = []
+    native = warp_engine.FUNCTIONS.native
+    monkeypatch.setattr(warp_engine.FUNCTIONS, "native", lambda key, make, store: keys.append(key) or native(key, make, store))
+    warp_engine.prepare(bind(Document.parse(text), "saxpy"), "sm_90")
+    monkeypatch.setattr(warp_engine, "uniform_registers", lambda program, flow: frozenset())
+    warp_engine.prepare(bind(Document.parse(text), "saxpy"), "sm_90")
+    assert len(set(keys)) == 2

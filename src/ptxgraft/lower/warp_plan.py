@@ -5,6 +5,7 @@ Invariant: a leader is every instruction at which lanes of a warp may stand apar
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +22,16 @@ class WarpPlan:
     live_out: Sequence[set[int]]
     uniform: frozenset[int] = frozenset()
     joins: set[int] = field(default_factory=set)
+
+    def digest(self) -> str:
+        """A name for what the plan says: code that was made from another one must not be taken for this one's."""
+        facts = (
+            list(self.blocks),
+            [[sorted(s) for s in side] for side in (self.live_in, self.live_out)],
+            sorted(self.uniform),
+            sorted(self.joins),
+        )
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 def waits(form: Form) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 LIMIT_BYTES = 512 << 20
 """Entries are dropped, least recently used first, when all together pass this."""
 
-_MAGIC = b"ptxgraft-cache-1"
+_MAGIC = b"ptxgraft-cache-2"
 _DIGEST = 32
 _STALE_SECONDS = 3600
 """A file written aside and older than this was left behind by a process that died."""
@@ -55,7 +55,7 @@ class Cache:
             return None
         start = len(_MAGIC) + _DIGEST
         data = raw[start:]
-        if not raw.startswith(_MAGIC) or hashlib.sha256(data).digest() != raw[len(_MAGIC) : start]:
+        if not raw.startswith(_MAGIC) or _digest(key, data) != raw[len(_MAGIC) : start]:
             _remove(path)
             return None
         try:
@@ -74,7 +74,7 @@ class Cache:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, aside = tempfile.mkstemp(prefix=".aside-", dir=path.parent)
             with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(data).digest() + data)
+                file.write(_MAGIC + _digest(key, data) + data)
             os.replace(aside, path)
         except OSError as error:
             if aside:
@@ -108,6 +108,11 @@ class Cache:
             total -= size
             if total <= self.limit_bytes * 4 // 5:
                 return
+
+
+def _digest(key: str, data: bytes) -> bytes:
+    """Over the key too: an entry that came to lie under another's name is damaged."""
+    return hashlib.sha256(key.encode() + b"\0" + data).digest()
 
 
 def _remove(path: Path) -> None:

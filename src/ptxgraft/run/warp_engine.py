@@ -131,7 +131,7 @@ def _prepare(program: Program, profile: str) -> Code:
 def _native(program: Program, plan: WarpPlan, profile: str, cache: Cache) -> tuple[Code | None, Mapping[str, int]]:
     """The program as one function; None when something in it cannot be compiled (which matters only where it is reached)."""
     document = hashlib.sha256(program.document.data).hexdigest()
-    key = f"program {document} {program.name} {profile}"
+    key = f"program {document} {program.name} {profile} {plan.digest()}"
     code = native_code(program, plan, key)
     try:
         address = FUNCTIONS.native(key, lambda: native_text(program, plan, code.slots, profile, jit.host().names)[0], cache)
