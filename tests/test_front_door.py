@@ -188,6 +188,7 @@ def test_cut_verify_and_bisect(launch):
     document = ptxgraft.Document.read(LAYER)
     made = ptxgraft.cut(document, "layer", style="mirror", body="identity", block=(32, 2, 1))
     assert ptxgraft.verify(launch, made).verdict == "same" and ptxgraft.verify(launch, made.document, document).bytes_compared == 6656
+    assert ptxgraft.verify(launch, made, engine="numpy", tolerance=0.5, values="f16").tolerance == 0.5
     assert ptxgraft.bisect(launch, made, engine="numpy").stage is None
     wrong = ptxgraft.Document.parse(document.text.replace("[%rd10+1024]", "[%rd10+1020]"))
     assert ptxgraft.bisect(launch, wrong, document, engine="numpy").stage == "p2"

@@ -198,6 +198,7 @@ def test_probe(verb, layer, package, tmp_path):
     assert ended.code == 0 and made["lines"] == [71] and made["registers"] == [["%r42", "b32"], ["%r43", "b32"]]
     assert made["other_outputs"]["verdict"] == "same" and made["values"]["%r42"]["shape"] == [2, 2, 32]
     saved = np.load(tmp_path / "p2.npz")
+    assert saved["r42"].dtype == np.uint32
     recorded = capture.open_capture(package).launches[0]
     out = np.asarray(recorded.after(2)).view(np.uint32).reshape(2, 2, 32, 2)
     np.testing.assert_array_equal(saved["r42"], out[..., 0])

@@ -119,7 +119,8 @@ def test_a_mistake_behind_the_last_stage_shows_in_the_outputs(recorded, document
 
 
 def test_a_replaced_region_that_goes_on_behind_the_last_phase_ends_where_it_ends(recorded, document):
-    body = text_body("""mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r42, %r43}, {%r38, %r39}, {%r41}, {%r38, %r39};
+    body = text_body(""".reg .b32 z; mov.u32 z, 0;
+	mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r42, %r43}, {%r38, %r39}, {%r41}, {%r38, %r39};
 	shl.b32 %r44, %r5, %r63; xor.b32 %r44, %r44, 8;""")
     found = bisect(recorded, cut(document, "layer", region="71-72", body=body), document)
     assert (found.stage, found.register, found.line) == ("out", "%r44", line_of(document, "shl.b32 \t%r44"))

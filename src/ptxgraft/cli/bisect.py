@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ptxgraft import capture
-from ptxgraft.cli.console import CapturePath, EngineName, JsonFlag, LaunchName, ProfileName, pick_launch, show
+from ptxgraft.cli.console import CapturePath, EngineName, JsonFlag, LaunchName, ProfileName, pick_launch, show, working
 from ptxgraft.cli.modules import about
 from ptxgraft.cli.verify import GraftFile, OriginalFile
 from ptxgraft.report import bisection_view
@@ -35,7 +35,7 @@ def bisect(
     recorded = pick_launch(capture.open_capture(cap), launch)
     modules = Document.read(graft), Document.read(original) if original is not None else None
     wanted = [s.strip() for s in stages.split(",")] if stages is not None else None
-    with about(cap):
+    with about(cap), working(f"bisecting {recorded.label}"):
         found = bisect_launch(recorded, *modules, stages=wanted, engine=engine, profile=profile)
     show(bisection_view(found), found, json)
     if found.exit_code:

@@ -28,7 +28,7 @@ from ptxgraft.run.execution import check_choice
 
 __all__ = [
     "CapturePath", "EngineName", "EntryName", "JsonFlag", "LaunchName", "ProfileName", "PtxFile", "check_capture_target", "complain", "make_folder", "note",
-    "pick_launch", "printed", "progress", "show", "silence", "triple", "whole_number", "write_file",
+    "pick_launch", "printed", "progress", "show", "silence", "triple", "whole_number", "working", "write_file",
 ]  # fmt: skip
 
 PIPE_WIDTH = 1 << 16
@@ -165,6 +165,17 @@ def progress(title: str, total: int | None, quiet: bool = False) -> Iterator[Any
             bar.update(task, advance=1, description=f"{title}: {text}" if text else title)
 
         yield advance
+
+
+@contextmanager
+def working(title: str) -> Iterator[None]:
+    """A sign of life on a terminal's standard error while something runs whose length nobody knows; nothing in a pipe."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(title):
+        yield
 
 
 # -- input --------------------------------------------------------------------------------------------------------------------

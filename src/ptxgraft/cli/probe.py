@@ -22,10 +22,11 @@ from ptxgraft.cli.console import (
     pick_launch,
     show,
     whole_number,
+    working,
 )
 from ptxgraft.cli.modules import about, pick_entry
 from ptxgraft.errors import UsageError
-from ptxgraft.graft import Probe
+from ptxgraft.graft import Probe, read_probe
 from ptxgraft.graft import probe as make_probe
 from ptxgraft.report import Listing, arrays_file, check_target, write_file
 from ptxgraft.text import Document
@@ -61,7 +62,11 @@ def probe(
     launch: LaunchName = None,
     save: Annotated[
         Path | None,
-        typer.Option("--save", help="With --run: save arrays [block, warp, lane] by register to this .npz file.", show_default=False),
+        typer.Option(
+            "--save",
+            help="With --run: save arrays [block, warp, lane] by register, in the registers' types, to this .npz file.",
+            show_default=False,
+        ),
     ] = None,
     engine: EngineName = "warp",
     profile: ProfileName = "sm_90",
@@ -101,7 +106,7 @@ def probe(
     untouched: Verdict | None = None
     if run is not None:
         recorded = pick_launch(capture.open_capture(run), launch or name)
-        with about(run):
+        with about(run), working(f"running {recorded.label}"):
             plain_run = replay(recorded, document, entry=name, engine=engine, profile=profile)
             readings = consult(Oracle(made.document, name, [made]), recorded, engine=engine, profile=profile)
             values = _values(readings, made, recorded)
@@ -111,7 +116,8 @@ def probe(
         data |= {"other_outputs": untouched, "values": {r: {"shape": a.shape, "first_lanes": a[0, 0]} for r, a in values.items()}}
         parts.append(_listing(values))
         if save is not None:
-            write_file(save, arrays_file({r.lstrip("%"): a for r, a in values.items()}))
+            typed = read_probe(made, readings.buffer, recorded.grid, recorded.block)
+            write_file(save, arrays_file({r.lstrip("%"): a for r, a in typed.items()}))
             note(f"wrote {save}")
     show(Group(*parts), data, json)
     if untouched is not None and untouched.exit_code:

@@ -22,6 +22,7 @@ from ptxgraft.cli.console import (
     pick_launch,
     printed,
     show,
+    working,
 )
 from ptxgraft.cli.modules import about
 from ptxgraft.report import verdict_view
@@ -56,7 +57,7 @@ def replay(
         check_capture_target(output)
     recorded = pick_launch(capture.open_capture(cap), launch)
     module = Document.read(ptx) if ptx is not None else None
-    with about(cap):
+    with about(cap), working(f"replaying {recorded.label}"):
         ran = replay_launch(recorded, module, engine=engine, profile=profile, step_budget=step_budget)
     printed(ran.result.output, json)
     for text in ran.launch.notes:

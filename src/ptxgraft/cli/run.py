@@ -12,7 +12,19 @@ from rich.text import Text
 
 from ptxgraft import capture
 from ptxgraft.cli.arguments import FORMS, argument
-from ptxgraft.cli.console import EngineName, EntryName, JsonFlag, ProfileName, PtxFile, check_capture_target, note, printed, show, triple
+from ptxgraft.cli.console import (
+    EngineName,
+    EntryName,
+    JsonFlag,
+    ProfileName,
+    PtxFile,
+    check_capture_target,
+    note,
+    printed,
+    show,
+    triple,
+    working,
+)
 from ptxgraft.cli.modules import about, pick_entry
 from ptxgraft.report import Listing, arrays_file, check_target, write_file
 from ptxgraft.run import STACK_BYTES, Module, capture_of, execute, snapshot
@@ -64,7 +76,7 @@ def run(
         kernel = Module(document).kernel(pick_entry(document, entry), profile=profile, engine=engine)
     values = [argument(text, number) for number, text in enumerate(arg or [])]
     shape = triple(grid, "grid"), triple(block, "block")
-    with about(file):
+    with about(file), working(f"running {kernel.name}"):
         prepared = kernel.prepare(*shape, values, shared, stack)
         before = snapshot(prepared.launch)
         result = execute(prepared.launch, engine=engine, profile=profile, step_budget=step_budget)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ptxgraft import capture
-from ptxgraft.cli.console import CapturePath, EngineName, JsonFlag, LaunchName, ProfileName, pick_launch, show
+from ptxgraft.cli.console import CapturePath, EngineName, JsonFlag, LaunchName, ProfileName, pick_launch, show, working
 from ptxgraft.cli.diff import Tolerance, Values
 from ptxgraft.cli.modules import about
 from ptxgraft.report import verdict_view
@@ -52,7 +52,7 @@ def verify(
     options = Options(engine, profile, tolerance, values, against, poison=poison)
     recorded = pick_launch(capture.open_capture(cap), launch)
     modules = Document.read(graft), Document.read(original) if original is not None else None
-    with about(cap):
+    with about(cap), working(f"verifying {recorded.label}"):
         verdict = verify_launch(recorded, *modules, options)
     show(verdict_view(verdict), verdict, json)
     if verdict.exit_code:

@@ -50,12 +50,13 @@ def make_oracle(
 @dataclass(slots=True, eq=False)
 class Readings:
     """What an oracle's run gave: ``stages[name]`` maps registers to unsigned arrays [block, warp, lane], ``stored[name]`` says which lanes stored there
-    (bool [block, warp, lane]); ``outputs`` are the launch's own."""
+    (bool [block, warp, lane]); ``outputs`` are the launch's own, ``buffer`` is the probes' (uint8, for ``read_probe``)."""
 
     stages: dict[str, dict[str, NDArray]]
     stored: dict[str, NDArray[np.bool_]]
     outputs: list[Output]
     replay: Replay
+    buffer: NDArray[np.uint8]
 
 
 def consult(oracle: Oracle, recorded: capture.Launch, *, engine: str = "warp", profile: str = "sm_90") -> Readings:
@@ -73,4 +74,4 @@ def consult(oracle: Oracle, recorded: capture.Launch, *, engine: str = "warp", p
     data = next(o.data for o in ran.outputs if o.name == name)
     stored = {str(p.where): touched(p, data, grid, block) for p in oracle.probes}
     stages = {str(p.where): read_probe(p, data, grid, block, bits=True) for p in oracle.probes if stored[str(p.where)].any()}
-    return Readings(stages, stored, [o for o in ran.outputs if o.name != name], ran)
+    return Readings(stages, stored, [o for o in ran.outputs if o.name != name], ran, data)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ptxgraft import capture
 from ptxgraft.errors import PtxgraftError, UsageError
@@ -58,13 +59,15 @@ class Job:
     options: Options = field(default_factory=Options)
 
 
-def verify(recorded: capture.Launch, graft: Document | Cut, original: Document | None = None, options: Options | None = None) -> Verdict:
+def verify(
+    recorded: capture.Launch, graft: Document | Cut, original: Document | None = None, options: Options | None = None, **changes: Any
+) -> Verdict:
     """Run ``graft`` on a recorded launch and judge what it leaves, against the original run here or against the capture.
 
-    The module in the capture is taken when ``original`` is None. Raises ``UsageError`` when there is nothing to compare, ``SourceError`` when the
+    The module in the capture is taken when ``original`` is None. ``changes`` are single options by name, as in ``tolerance=1e-3``. Raises ``UsageError`` when there is nothing to compare, ``SourceError`` when the
     capture lacks what is needed, ``KernelFault`` when one of the two runs does what no kernel may.
     """
-    options = options or Options()
+    options = replace(options or Options(), **changes)
     judge = _against_recorded if options.against == "recorded" else _against_original
     return judge(recorded, graft.document if isinstance(graft, Cut) else graft, original, options)
 
