@@ -128,7 +128,7 @@ def test_copies_arrive(engine: str) -> None:
     assert run(body, 32, engine) == [2] * 32
 
 
-@pytest.mark.parametrize(("engine", "block"), [("numpy", 32), ("warp", 32), ("numpy", 96)])
+@pytest.mark.parametrize(("engine", "block"), [("numpy", 32), ("warp", 32), ("numpy", 96), ("warp", 96)])
 def test_waiting_in_a_loop(engine: str, block: int) -> None:
     """Consumers wait before the producer's code is reached: whoever waits must let the others come."""
     body = f"""

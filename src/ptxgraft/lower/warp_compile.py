@@ -23,7 +23,7 @@ from ptxgraft.lower.warp_operations import Operation, function_text
 from ptxgraft.lower.warp_runtime import runtime_text
 from ptxgraft.lower.warp_state import RUNTIME
 
-ENTRY = "run_grid"
+ENTRY, TURN = "run_grid", "run_turn"
 
 
 class Store(Protocol):
@@ -69,7 +69,7 @@ class Functions:
                     store.put(key, found)
                 names = sorted(jit.object_symbols(found)[0])
                 self._load([found], names)
-                assert {ENTRY, *RUNTIME} <= self._addresses.keys()
+                assert {ENTRY, TURN, *RUNTIME} <= self._addresses.keys()
             return self._addresses
 
     def native(self, key: str, make: Callable[[], str], store: Store) -> int:

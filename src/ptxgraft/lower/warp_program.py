@@ -25,7 +25,7 @@ class Code:
     """``stream``: the operations, function pointers zero. ``calls``: (offset, name) of each pointer to fill in; names of control operations begin
     ``op_`` too. ``operations``: what to compile, by name. ``labels``: stream offset to instruction number. ``warp_bytes``: size of a warp's state.
     ``slots``: each register's place in a warp's state. ``ordered``: blocks must run one after another, because lanes of different blocks meet in memory
-    (atomics). ``native``: the stream is one operation, a function for the whole program, and labels are block numbers. ``errors``: what to raise when an instruction that cannot run is reached, by its number."""
+    (atomics). ``waits``: threads may wait in a loop for others, so that warps and blocks must take turns. ``native``: the stream is one operation, a function for the whole program, and labels are block numbers. ``errors``: what to raise when an instruction that cannot run is reached, by its number."""
 
     stream: bytearray = field(default_factory=bytearray)
     calls: list[tuple[int, str]] = field(default_factory=list)
@@ -35,6 +35,7 @@ class Code:
     slots: dict[int, int] = field(default_factory=dict)
     ordered: bool = False
     native: bool = False
+    waits: bool = False
     errors: dict[int, UnsupportedError] = field(default_factory=dict)
 
 

@@ -1,7 +1,8 @@
 """The part of compiled code that is the same for every kernel: here the loops over blocks and warps, and the opening of barriers.
 
 Invariant: nothing in it depends on a program; it is compiled once per machine and kept. A warp gives the loop back its turn only at a barrier, at its end
-or at a fault, so that one call runs any number of blocks without Python.
+or at a fault, so that one call runs any number of blocks without Python; where threads may wait for others (a launch with a ``quantum``), after so many
+statements too, and the host gives each block its turns.
 """
 
 from __future__ import annotations
@@ -99,6 +100,46 @@ end:
 
 define i32 @run_block(ptr %worker) {{
 entry:
+  call void @begin_block(ptr %worker)
+  br label %turn
+turn:
+  %status = call i32 @turn_block(ptr %worker)
+  %more = icmp eq i32 %status, {Status.RUNNING:d}
+  br i1 %more, label %turn, label %end
+end:
+  ret i32 %status
+}}
+
+define void @run_turn(ptr %worker) {{
+entry:
+  ; One turn of the block that the host has chosen.
+  %caller = alloca i32
+  %plain = alloca i32
+  store i32 {PLAIN_MXCSR}, ptr %plain
+  call void @llvm.x86.sse.stmxcsr(ptr %caller)
+  call void @llvm.x86.sse.ldmxcsr(ptr %plain)
+  {get("begun", "worker", WORKER, "begun")}
+  %fresh = icmp eq i32 %begun, 0
+  br i1 %fresh, label %begin, label %turn
+begin:
+  store i32 1, ptr %begun.p
+  call void @begin_block(ptr %worker)
+  br label %turn
+turn:
+  %status = call i32 @turn_block(ptr %worker)
+  {put("%status", "worker", WORKER, "status", "st")}
+  %more = icmp eq i32 %status, {Status.RUNNING:d}
+  br i1 %more, label %end, label %over
+over:
+  call void @tally(ptr %worker)
+  br label %end
+end:
+  call void @llvm.x86.sse.ldmxcsr(ptr %caller)
+  ret void
+}}
+
+define internal void @begin_block(ptr %worker) {{
+entry:
   %launch = load ptr, ptr %worker
   {get("warps", "worker", WORKER, "warps")}
   {get("n", "worker", WORKER, "warp_count")}
@@ -125,12 +166,24 @@ reset:
   call void @reset_warp(ptr %rw, ptr %code, i64 %budget)
   %ri1 = add i32 %ri, 1
   %rmore = icmp ult i32 %ri1, %n
-  br i1 %rmore, label %reset, label %pass
-pass:
+  br i1 %rmore, label %reset, label %end
+end:
+  ret void
+}}
+
+define internal i32 @turn_block(ptr %worker) {{
+entry:
+  %launch = load ptr, ptr %worker
+  {get("warps", "worker", WORKER, "warps")}
+  {get("n", "worker", WORKER, "warp_count")}
+  {get("stride", "worker", WORKER, "warp_bytes")}
+  {get("quantum", "launch", LAUNCH, "quantum")}
+  %sliced = icmp ne i64 %quantum, 0
   br label %turn
 turn:
-  %i = phi i32 [ 0, %pass ], [ %i1, %next ]
-  %waiting = phi i32 [ 0, %pass ], [ %waiting1, %next ]
+  %i = phi i32 [ 0, %entry ], [ %i1, %next ]
+  %waiting = phi i32 [ 0, %entry ], [ %waiting1, %next ]
+  %running = phi i32 [ 0, %entry ], [ %running1, %next ]
   %o = mul i32 %i, %stride
   %o64 = zext i32 %o to i64
   %w = getelementptr i8, ptr %warps, i64 %o64
@@ -138,6 +191,13 @@ turn:
   %ready = icmp eq i32 %st, {Status.RUNNING:d}
   br i1 %ready, label %run, label %after
 run:
+  {get("steps", "w", WARP, "steps")}
+  %less = sub i64 %steps, %quantum
+  %some = icmp sgt i64 %less, 0
+  %both = and i1 %some, %sliced
+  %floor = select i1 %both, i64 %less, i64 0
+  {put("%floor", "w", WARP, "floor", "fl")}
+  {put("%steps", "w", WARP, "turn", "tu")}
   call void @run_warp(ptr %w)
   br label %after
 after:
@@ -148,15 +208,26 @@ next:
   %waits = icmp eq i32 %st1, {Status.BARRIER:d}
   %one = zext i1 %waits to i32
   %waiting1 = add i32 %waiting, %one
+  %runs = icmp eq i32 %st1, {Status.RUNNING:d}
+  %two = zext i1 %runs to i32
+  %running1 = add i32 %running, %two
   %i1 = add i32 %i, 1
   %more = icmp ult i32 %i1, %n
   br i1 %more, label %turn, label %judge
 judge:
   %none = icmp eq i32 %waiting1, 0
-  br i1 %none, label %done, label %release
+  %idle = icmp eq i32 %running1, 0
+  br i1 %none, label %free, label %release
+free:
+  %over = select i1 %idle, i32 {Status.EXITED:d}, i32 {Status.RUNNING:d}
+  ret i32 %over
 release:
-  %ok = call i1 @release(ptr %worker)
-  br i1 %ok, label %pass, label %stuck
+  %opened = call i1 @release(ptr %worker)
+  %going = xor i1 %idle, true
+  %ok = or i1 %opened, %going
+  br i1 %ok, label %again, label %stuck
+again:
+  ret i32 {Status.RUNNING:d}
 stuck:
   {put(f"{Fault.BARRIER:d}", "worker", WORKER, "fault_kind", "fk")}
   {get("lin", "worker", WORKER, "block_linear")}
@@ -164,8 +235,6 @@ stuck:
   br label %bad
 bad:
   ret i32 {Status.FAULT:d}
-done:
-  ret i32 {Status.EXITED:d}
 }}
 
 define internal void @reset_warp(ptr %w, ptr %code, i64 %budget) {{
@@ -177,6 +246,7 @@ define internal void @reset_warp(ptr %w, ptr %code, i64 %budget) {{
   {put("0", "w", WARP, "waiting", "wt")}
   {put("0", "w", WARP, "passed", "ps")}
   {put("%code", "w", WARP, "resume", "r")}
+  {put("0", "w", WARP, "floor", "fl")}
   {put("%budget", "w", WARP, "steps", "st")}
   {put("1", "w", WARP, "fresh", "fr")}
   {at("pcs", "w", WARP, "pcs")}
@@ -212,10 +282,19 @@ end:
 
 define internal void @run_warp(ptr %w) {{
 entry:
-  {get("first", "w", WARP, "resume")}
+  {get("kept", "w", WARP, "resume")}
+  %turned = icmp eq ptr %kept, null
+  br i1 %turned, label %again, label %start
+again:
+  ; Its last turn ended in the middle.
+  %chosen = call ptr @schedule(ptr %w)
+  %nobody = icmp eq ptr %chosen, null
+  br i1 %nobody, label %end, label %start
+start:
+  %first = phi ptr [ %kept, %entry ], [ %chosen, %again ]
   br label %loop
 loop:
-  %op = phi ptr [ %first, %entry ], [ %next, %loop ]
+  %op = phi ptr [ %first, %start ], [ %next, %loop ]
   %fn = load ptr, ptr %op
   %next = call ptr %fn(ptr %w, ptr %op)
   %stop = icmp eq ptr %next, null

@@ -47,8 +47,24 @@ entry:
   %count64 = zext i32 %count to i64
   %left = sub i64 %steps, %count64
   store i64 %left, ptr %steps.p
-  %over = icmp slt i64 %left, 0
-  br i1 %over, label %stop, label %go
+  {get("floor", "w", WARP, "floor")}
+  %over = icmp slt i64 %left, %floor
+  br i1 %over, label %late, label %go
+late:
+  %spent = icmp slt i64 %left, 0
+  br i1 %spent, label %stop, label %turn
+turn:
+  ; What is longer than a whole turn runs all the same.
+  {get("begun", "w", WARP, "turn")}
+  %first = icmp eq i64 %steps, %begun
+  br i1 %first, label %go, label %yield
+yield:
+  store i64 %steps, ptr %steps.p
+  {get("here", "w", WARP, "active")}
+  %pc = call i32 @offset(ptr %w, ptr %label)
+  call void @stand(ptr %w, i32 %here, i32 %pc)
+  {put("null", "w", WARP, "resume", "re")}
+  ret ptr null
 stop:
   %index.p = getelementptr i8, ptr %label, i64 8
   %index = load i32, ptr %index.p

@@ -59,29 +59,30 @@ LAUNCH = Layout(
     allocations="ptr", allocation_count="i64", hosts="ptr", host_count="i64", images="ptr", image_count="i64",
     shared_window="i64", local_window="i64", param_window="i64", window_bytes="i64",
     blocks="ptr", block_count="i64", next_block="i64", stop="i32", native="i32", step_budget="i64",
-    watch="ptr", watch_count="i64", constants="ptr", constant_count="i64", sites="ptr",
+    watch="ptr", watch_count="i64", constants="ptr", constant_count="i64", sites="ptr", quantum="i64",
 )  # fmt: skip
 """The launch. ``blocks`` are linear block numbers (i64), null for all from 0 on; ``next_block`` counts those taken; ``stop`` is set at the first fault.
 ``constants`` are the records of const variables. ``native``: program counters are block numbers, and a warp resumes at its entry.
-``sites``: for each instruction an i32 that remembers an allocation's number."""
+``sites``: for each instruction an i32 that remembers an allocation's number. ``quantum``: statements after which a warp lets others run (0: never)."""
 
 WORKER = Layout(
     launch="ptr", warps="ptr", warp_count="i32", warp_bytes="i32", shared="ptr", local="ptr", local_total="i64", block="3*i32", block_linear="i64",
     status="i32", fault_kind="i32", fault_index="i32", fault_lane="i32", fault_warp="i32", fault_size="i32", fault_space="i32", fault_reason="i32",
     fault_address="i64", fault_block="i64", statements="i64", log="ptr", log_count="i64", log_limit="i64",
-    arrived="16*i32", votes="16*i32", present="16*i32", service="ptr",
+    arrived="16*i32", votes="16*i32", present="16*i32", service="ptr", begun="i32",
 )  # fmt: skip
 """A worker: the block it runs, its memory, the fault it met (``fault_block`` linear), and its block's 16 barriers: warps that came without waiting,
 and for reductions the threads that came and those whose predicate held. ``service``: int(warp, index), the host's answer to calls of device functions; not 0:
-they failed."""
+they failed. ``begun``: its block has begun."""
 
 WARP = Layout(
     active="i32", live="i32", initial="i32", number="i32", status="i32", blocked="i32", waiting="i32", barrier="i32",
     worker="ptr", launch="ptr", resume="ptr", steps="i64", shared="ptr", local="ptr", barrier_count="i32", votes="i32", present="i32", fresh="i32",
-    pcs="32*i32", tid_x="32*i32", tid_y="32*i32", tid_z="32*i32", barriers="32*i32", found="32*i64", passed="i32",
+    pcs="32*i32", tid_x="32*i32", tid_y="32*i32", tid_z="32*i32", barriers="32*i32", found="32*i64", passed="i32", floor="i64", turn="i64",
 )  # fmt: skip
 """A warp's header; its register file follows at ``WARP.size``. ``blocked`` lanes wait for others at a convergent operation, ``waiting`` ones at a barrier.
-``fresh`` is 1 until the warp first runs. ``passed`` counts the barriers at which it waited."""
+``fresh`` is 1 until the warp first runs. ``passed`` counts the barriers at which it waited. A turn began at ``turn`` steps left and ends
+below ``floor``; ``resume`` is null after it."""
 
 RECORD = Layout(base="i64", end="i64", delta="i64", number="i64")
 RECORD_BYTES = 32

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgraft.errors import KernelFault
+from ptxgraft.flow.waiting import may_wait
 from ptxgraft.isa.program import Instruction
 from ptxgraft.isa.types import TYPES
 from ptxgraft.lower.numpy_lanes import NumpyLanes
@@ -34,9 +35,12 @@ ATOMIC_BATCH_WARPS = 64
 """Blocks run together as long as their registers and memory stay below BATCH_BYTES, and no more than so many warps (fewer where atomics make
 lanes take turns)."""
 
-PATIENCE = 300
+RESIDENT_BYTES = 1 << 30
+"""What the blocks of a program whose threads may wait for those of other blocks take together: such blocks must all be there."""
+
+PATIENCE, WAITING_PATIENCE = 300, 24
 """So many turns a lane that could run is left standing before lanes run in the order in which they last ran, for as many turns: lanes that wait in a
-loop for others would otherwise keep them from ever running, where those stand behind the loop."""
+loop for others would otherwise keep them from ever running, where those stand behind the loop. The second where programs are seen to wait so."""
 
 END = np.iinfo(np.int32).max
 
@@ -150,6 +154,8 @@ def _batch(launch: Launch) -> int:
     program = launch.program
     warp_bytes = sum(r.type.width for r in program.registers) * 4 + 32 * launch.local_total
     block_bytes = warp_bytes * launch.warps_per_block + launch.shared_total
+    if may_wait(program):
+        return max(1, RESIDENT_BYTES // max(block_bytes, 1))
     atomics = any(i.form is not None and i.form.family == "atomic" for i in program.instructions)
     most = ATOMIC_BATCH_WARPS if atomics else BATCH_WARPS
     return max(1, min(most // launch.warps_per_block, BATCH_BYTES // max(block_bytes, 1)))
@@ -168,6 +174,7 @@ class _Batch:
         state = self.state
         ran = np.zeros(state.pc.shape, dtype=np.int64)  # each lane's last turn
         turn = fair_until = 0
+        patience = WAITING_PATIENCE if may_wait(self.program) else PATIENCE
         while True:
             runnable = state.live & ~state.blocked & ~state.barriers.waiting
             places = np.where(runnable, state.pc, END)
@@ -179,8 +186,8 @@ class _Batch:
                     continue
                 self.stuck()
             turn += 1
-            if turn % PATIENCE == 0 and turn - int(ran[runnable].min()) > PATIENCE:
-                fair_until = turn + PATIENCE
+            if turn % patience == 0 and turn - int(ran[runnable].min()) > patience:
+                fair_until = turn + patience
             if turn < fair_until:
                 first = int(places.reshape(-1)[np.where(runnable, ran, turn).argmin()])
             group = places == first

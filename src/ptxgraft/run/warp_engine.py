@@ -2,7 +2,7 @@
 
 Invariant: results, faults and their texts are those of ``run.interpreter``; a kernel can neither crash the process nor touch memory outside its launch.
 Blocks are taken in order; after a fault the lowest block that met one is reported. A program with atomics on global memory runs its blocks one after
-another, so that the order in which they meet is always the same.
+another, so that the order in which they meet is always the same; one whose threads may wait for others runs them in turns (``warp_turns``).
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from ptxgraft.errors import KernelFault, UnsupportedError, UsageError
 from ptxgraft.flow.cfg import Cfg, build_cfg
 from ptxgraft.flow.liveness import build_liveness
 from ptxgraft.flow.uniform import uniform_registers
+from ptxgraft.flow.waiting import may_wait
 from ptxgraft.isa import Program, Reg, Var
 from ptxgraft.lower import jit
 from ptxgraft.lower.warp_access import LOG_BYTES
-from ptxgraft.lower.warp_compile import ENTRY, FUNCTIONS
+from ptxgraft.lower.warp_compile import ENTRY, FUNCTIONS, TURN
 from ptxgraft.lower.warp_graph import eligible
 from ptxgraft.lower.warp_machine import SPECIAL_ORDER
 from ptxgraft.lower.warp_native import native_text
 from ptxgraft.lower.warp_plan import WarpPlan
 from ptxgraft.lower.warp_program import Code, assemble, native_code
-from ptxgraft.lower.warp_state import IMAGE_FIELDS, LAUNCH, RECORD_BYTES, RUNTIME, WARP, WORKER, Fault, fields_of
+from ptxgraft.lower.warp_state import IMAGE_FIELDS, LAUNCH, RECORD_BYTES, RUNTIME, WARP, WORKER, Fault, Status, fields_of
 from ptxgraft.run import special
 from ptxgraft.run.cache import Cache
 from ptxgraft.run.device import Caller, DeviceFunctions, exchange
@@ -40,6 +41,7 @@ from ptxgraft.run.launch import Launch, block_list
 from ptxgraft.run.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Allocation, padded
 from ptxgraft.run.result import RunResult, StoreRecord, Watch
 from ptxgraft.run.warp_faults import fault_of
+from ptxgraft.run.warp_turns import QUANTUM, run_turns
 
 DEFAULT_STEPS = 1 << 28
 """Statements a warp may run: seconds of one core. A budget of the call's own may be larger."""
@@ -75,9 +77,13 @@ def run(
     job = _Job(launch, code, chosen, step_budget or DEFAULT_STEPS, tuple(watch or ()), functions)
     if threads is not None and threads < 1:
         raise UsageError(f"{threads} threads cannot run anything")
-    count = 1 if code.ordered or watch else min(threads or os.cpu_count() or 1, len(chosen))
-    workers = [_Worker(job) for _ in range(count)]
-    _run_all(workers)
+    if code.waits:
+        log = _log(job)
+        workers = run_turns(chosen, lambda: _Worker(job, log), job.block_bytes)
+    else:
+        count = 1 if code.ordered or watch else min(threads or os.cpu_count() or 1, len(chosen))
+        workers = [_Worker(job, _log(job)) for _ in range(count)]
+        _run_all(workers)
     bad = [w for w in workers if w.fault_kind]
     if bad:
         first = min(bad, key=lambda w: w.fault_block)
@@ -113,7 +119,8 @@ def _prepare(program: Program, profile: str) -> Code:
     cache = _cache()
     addresses = FUNCTIONS.runtime(cache)
     code = None
-    if eligible(program):
+    waits = may_wait(program)
+    if eligible(program) and not waits:
         plan.uniform = uniform_registers(program, flow)
         plan.joins = _joins(program, flow, plan.uniform)
         code, addresses = _native(program, plan, profile, cache)
@@ -122,6 +129,7 @@ def _prepare(program: Program, profile: str) -> Code:
         addresses, refused = FUNCTIONS.operations(code.operations, cache)
         if refused:
             code = assemble(program, plan, profile, refused)
+    code.waits = waits
     stream = np.frombuffer(code.stream, dtype=np.uint64)
     places = np.array([at for at, _ in code.calls], dtype=np.int64) // 8
     stream[places] = [addresses[name] for _, name in code.calls]
@@ -194,7 +202,7 @@ class _Job:
                 raise UsageError(f"{allocation} cannot be written here", hint="give the launch a copy (run.allocate makes one)")
         self.structure = padded(LAUNCH.size)
         functions = FUNCTIONS.runtime(_cache())
-        self.entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(functions[ENTRY])
+        self.entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(functions[TURN if self.code.waits else ENTRY])
         allocations = self.records([(a.base, a.end, _address(a.data) - a.base) for a in launch.memory.allocations if a.size])
         arena = launch.images.arena
         hosts = self.records([(launch.images.base, launch.images.base + arena.size, 0)] if arena.size else [])
@@ -238,9 +246,16 @@ class _Job:
             watch_count=len(ranges),
             sites=self.keep(padded(4 * len(launch.program.instructions))),
             native=int(self.code.native),
+            quantum=QUANTUM if self.code.waits else 0,
             constants=self.records([(a.base, a.end, 0) for a in constants_of(launch)]),
             constant_count=len(constants_of(launch)),
         )
+
+    @property
+    def block_bytes(self) -> int:
+        """The memory that one block takes: registers, local and shared memory."""
+        launch = self.launch
+        return launch.warps_per_block * (self.code.warp_bytes + 32 * launch.local_total) + launch.shared_total
 
     def keep(self, array: NDArray) -> int:
         self.kept.append(array)
@@ -290,10 +305,15 @@ def constants_of(launch: Launch) -> list[Allocation]:
     return [a for a in launch.memory.allocations if a.size and any(launch.variables[n] is a for n in names)]
 
 
+def _log(job: _Job) -> NDArray[np.uint8]:
+    """Room for the stores that are watched."""
+    return np.zeros(LOG_BYTES * (_LOG_ENTRIES if job.watches else 1), dtype=np.uint8)
+
+
 class _Worker:
     """One thread's block: its shared and local memory and its warps' states."""
 
-    def __init__(self, job: _Job) -> None:
+    def __init__(self, job: _Job, log: NDArray[np.uint8]) -> None:
         launch = job.launch
         self.job = job
         self.structure = padded(WORKER.size)
@@ -302,7 +322,7 @@ class _Worker:
         self.shared = padded(max(launch.shared_total, 1))
         local = launch.local_total * 32
         self.local = padded(max(local * warps, 1))
-        self.log = np.zeros(LOG_BYTES * (_LOG_ENTRIES if job.watches else 1), dtype=np.uint8)
+        self.log = log
         self.stores: list[StoreRecord] = []
         self.error: BaseException | None = None
         self.service = _SERVICE(self.serve)
@@ -345,6 +365,16 @@ class _Worker:
             self.empty_log()
             self.job.entry(_address(self.structure))
         self.empty_log()
+
+    def begin(self, block: int) -> None:
+        """Take a block, by its linear number, to run it in turns."""
+        WORKER.write(self.structure, begun=0, block=self.job.launch.block_of(block), block_linear=block)
+
+    def turn(self) -> Status:
+        """One turn of its block."""
+        self.job.entry(_address(self.structure))
+        self.empty_log()
+        return Status.FAULT if self.error is not None else Status(self.field("status"))
 
     @property
     def log_count(self) -> int:
