@@ -33,6 +33,33 @@ def test_a_pipe_whose_reader_leaves_is_quiet_and_the_verdict_stands(layer, packa
     assert ended.stderr == f"wrote {layer.parent}/p.ptx\n" if closed == "stdout" else "other outputs: same" in ended.stdout
 
 
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_a_stream_that_the_caller_closed_leads_nowhere(layer, closed):
+    """``ptxgraft ls FILE >&-``: Python has no such stream then."""
+    number = 1 if closed == "stdout" else 2
+    for path, code in ((layer, 0), (layer.parent / "none.ptx", 2)):
+        shell = f'exec "$@" {number}>&-'
+        ended = subprocess.run(
+            ["sh", "-c", shell, "sh", *COMMAND, "ls", str(path)], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert ended.returncode == code
+        assert "Traceback" not in ended.stderr
+
+
+def test_an_interrupt_while_the_verbs_are_loaded():
+    """Loading them takes a good part of a second."""
+    late = "import sys; sys.modules['ptxgraft.cli.app'] = None; import ptxgraft.cli as c, builtins; real = builtins.__import__\n"
+    late += "def interrupted(name, *more, **other):\n    if name == 'ptxgraft.cli.app': raise KeyboardInterrupt\n    return real(name, *more, **other)\n"
+    late += "builtins.__import__ = interrupted; c.main()"
+    ended = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "ptxgraft: stopped\n")
+
+
+def test_the_package_is_a_command_too(layer):
+    ended = subprocess.run([sys.executable, "-m", "ptxgraft", "ls", str(layer)], capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0 and ended.stdout == run("ls", layer).stdout
+
+
 @pytest.mark.parametrize("engine", ["numpy", "warp"])
 def test_an_interrupt_ends_it_cleanly(tmp_path, engine):
     """Ctrl-C while a kernel is compiled or runs."""

@@ -14,11 +14,11 @@ import typer
 from typer.core import TyperGroup
 
 from ptxgraft import __version__
-from ptxgraft.cli import bisect, cut, demo, diff, doctor, ls, probe, replay, run, show, spec, verify
+from ptxgraft.cli import STOPPED, bisect, cut, demo, diff, doctor, ls, probe, replay, run, show, spec, verify
 from ptxgraft.cli.console import complain, note, silence
 from ptxgraft.errors import PtxgraftError
 
-BAD_INPUT, STOPPED = 2, 130
+BAD_INPUT = 2
 
 WRONG_LINE: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 """What the option parser raises. Which module it lives in depends on Typer's version."""
