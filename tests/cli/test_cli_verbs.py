@@ -428,6 +428,15 @@ def test_doctor(verb):
     assert "executors\nname" in verb("doctor").out
 
 
+def test_nothing_from_an_input_reaches_the_terminal_as_a_command(verb, package, tmp_path):
+    """A statement with an escape sequence in it is quoted in the explanation of a difference."""
+    odd = tmp_path / "odd.ptx"
+    change = (STORE, STORE.replace("{%r42, %r43}", "{%r42, %r41} /* \x1b[2J */"))
+    odd.write_bytes(small_layer.edited(small_layer.layer_document(), change).data)
+    ended = verb("verify", package, "-g", odd, "--engine", "numpy")
+    assert ended.code == 1 and "{%r42, %r41} /* \\x1b[2J */" in ended.out and "\x1b" not in ended.out
+
+
 def test_how_a_verb_ends(capsys):
     def raising(error: BaseException):
         def verb():

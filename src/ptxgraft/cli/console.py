@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.text import Text
 
 from ptxgraft import capture
 from ptxgraft.errors import KernelFault, PtxgraftError, SourceError, SourceErrors, UsageError
 from ptxgraft.isa.numerics import PROFILES
 from ptxgraft.report import make_folder, plain, write_file
-from ptxgraft.run import DEFAULT_PROFILE, ENGINES
+from ptxgraft.run import ENGINES
 from ptxgraft.run.execution import check_choice
 
 __all__ = [
@@ -74,7 +75,6 @@ EngineName = Annotated[
 ProfileName = Annotated[
     str, typer.Option("--profile", help=f"Whose bits are wanted: {', '.join(PROFILES)}.", callback=_choice("profile", list(PROFILES)))
 ]
-assert DEFAULT_PROFILE in PROFILES
 
 
 # -- output -------------------------------------------------------------------------------------------------------------------
@@ -94,14 +94,25 @@ def _write(text: str, stream: TextIO) -> None:
         silence(stream)
 
 
+class _Safe:
+    """A renderable with everything in its texts escaped that a terminal might obey."""
+
+    def __init__(self, inner: RenderableType) -> None:
+        self.inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for text, style, control in console.render(self.inner, options):
+            yield Segment(text if control else _printable(text), style, control)
+
+
 def _print(renderable: RenderableType, stream: TextIO) -> None:
     console = Console(file=stream, highlight=False, markup=False)
     if console.is_terminal:
-        console.print(renderable)
+        console.print(_Safe(renderable))
         return
     wide = Console(file=stream, width=PIPE_WIDTH, highlight=False, markup=False)
     with wide.capture() as captured:
-        wide.print(renderable)
+        wide.print(_Safe(renderable))
     _write(captured.get(), stream)
 
 
@@ -115,7 +126,7 @@ def show(renderable: RenderableType, data: Any, as_json: bool) -> None:
 
 def note(text: str) -> None:
     """A line beside the result, on standard error."""
-    _print(Text(_printable(text)), sys.stderr)
+    _print(Text(text), sys.stderr)
 
 
 def printed(text: str, as_json: bool) -> None:
