@@ -186,6 +186,8 @@ st.global.u32 [%rd3], %r5;""",
         ("atom.global.add.u32 %r7, [%rd2], 1; setp.ne.u32 %p2, %r7, 3; @%p2 ret; mov.u32 %r6, 0;\nL: add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, 9; @%p1 bra L;", False),
         ("L: ld.global.u32 %r6, [%rd2]; setp.eq.u32 %p1, %r6, 0; @%p1 bra L;", False),
         ("L: ld.global.cv.u32 %r6, [%rd2]; setp.eq.u32 %p1, %r6, 0; @%p1 bra L;", True),
+        # Code that was not optimised keeps everything in local memory.
+        (".local .b32 t;\nL: ld.relaxed.gpu.global.u32 %r6, [%rd2]; st.local.u32 [t], %r6; ld.local.u32 %r7, [t]; setp.eq.u32 %p1, %r7, 0; @%p1 bra L;", True),
         ("L: mbarrier.try_wait.parity.shared.b64 %p1, [lock], 0; @!%p1 bra L;", True),
     ],
 )  # fmt: skip

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from ptxgraft.isa import Form, Instruction, Program
 
+_OWN = ("local", "generic")
+"""Spaces in which a thread's own memory lies."""
+
 _SEEING = frozenset(["volatile", "relaxed", "acquire"])
 
 
@@ -35,13 +38,18 @@ def _loops(program: Program) -> list[tuple[int, int]]:
 
 
 def _shared(program: Program) -> set[int]:
-    """Registers whose values can come from another thread, by whatever computation."""
+    """Registers whose values can come from another thread, by whatever computation; also by way of local memory, where code that was not optimised
+    keeps everything."""
     found = {r for i in program.instructions if i.form is not None and _sees_others(i.form) for r in i.writes}
+    kept = False
     changed = bool(found)
     while changed:
         changed = False
         for instruction in program.instructions:
-            if not found.isdisjoint(instruction.reads) and not found.issuperset(instruction.writes):
+            form, from_others = instruction.form, not found.isdisjoint(instruction.reads)
+            if from_others and not kept and form is not None and form.stores in _OWN:
+                kept = changed = True
+            if (from_others or (kept and form is not None and form.loads in _OWN)) and not found.issuperset(instruction.writes):
                 found.update(instruction.writes)
                 changed = True
     return found

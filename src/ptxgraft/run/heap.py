@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ptxgraft.isa.program import Program
-from ptxgraft.run.memory import FILL, Allocation, allocate
+from ptxgraft.run.memory import FILL, Allocation, allocate, clear_of
 
 HEAP_BYTES = 8 << 20
 """CUDA's default (cudaLimitMallocHeapSize)."""
 
 HEAP_ADDRESS = 0x7C00_0000_0000
-HEAP_DISTANCE = 1 << 36
-"""Where heaps are put: here, or so much further down when something lies there."""
+"""Where heaps are put, unless something lies there."""
 
 _UNIT = 16
 
@@ -69,7 +68,5 @@ def uses_heap(program: Program) -> bool:
 
 def make_heap(others: Sequence[Allocation], size: int = HEAP_BYTES) -> Heap:
     """An empty heap clear of other allocations."""
-    base = HEAP_ADDRESS
-    while any(a.base < base + size and base < a.end for a in others):
-        base -= HEAP_DISTANCE
+    base = clear_of(others, HEAP_ADDRESS, size)
     return Heap(allocate(base, size, "the heap"), gaps=[(base, size)])

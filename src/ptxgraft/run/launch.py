@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgraft.errors import UsageError
+from ptxgraft.isa.operands import Special
 from ptxgraft.isa.program import Program, align_up
 from ptxgraft.run.heap import Heap, make_heap, uses_heap
 from ptxgraft.run.images import HostImages, Surface, Texture, host_images
-from ptxgraft.run.memory import FILL, WINDOW_BYTES, Allocation, Memory
+from ptxgraft.run.memory import FILL, WINDOW_BYTES, Allocation, Memory, allocate, clear_of
 from ptxgraft.run.variables import place_variables
 
 Dim3 = tuple[int, int, int]
@@ -29,6 +30,11 @@ MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
 STACK_BYTES = 16 << 10
 """The default limit of a thread's stack; CUDA's is 1 KiB (cudaLimitStackSize), which its drivers raise as they see fit."""
+
+WORKSPACE_REGISTERS = ("envreg1", "envreg2")
+"""Where a cooperative launch has the upper and the lower half of the address of its grid's workspace, whose second word the grid's barrier counts in."""
+
+WORKSPACE_ADDRESS, WORKSPACE_BYTES = 0x7B00_0000_0000, 256
 
 MAX_SHARED = 227 << 10
 """Bytes of shared memory a block may have on sm_90 (CUDA programming guide, "Compute Capabilities")."""
@@ -76,6 +82,11 @@ class Launch:
         _check_stack(self)
         place_variables(self.program, self.variables, self.allocations)
         placed = [*self.allocations, *self.variables.values()]
+        self.workspace: Allocation | None = None
+        if _is_cooperative(self.program):
+            self.workspace = allocate(clear_of(placed, WORKSPACE_ADDRESS, WORKSPACE_BYTES), WORKSPACE_BYTES, "the grid's workspace")
+            placed.append(self.workspace)
+            self.notes.append(f"{self.program.name} asks for the workspace of its grid: run as a cooperative launch")
         if self.heap is None and uses_heap(self.program):
             self.heap = make_heap(placed)
         self.memory = Memory([*placed, *([] if self.heap is None else [self.heap.allocation])])
@@ -163,6 +174,11 @@ def _check_geometry(launch: Launch) -> None:
         raise UsageError(f"{name}: the block is {launch.block}; the entry declares .reqntid {', '.join(map(str, wanted))}")
     if launch.shared_bytes < 0 or launch.shared_total > MAX_SHARED:
         raise UsageError(f"{name}: {launch.shared_total} bytes of shared memory; a block may have {MAX_SHARED}")
+
+
+def _is_cooperative(program: Program) -> bool:
+    """Does the program look for the grid's workspace, as the grid barriers of cooperative groups do?"""
+    return any(type(o) is Special and o.name in WORKSPACE_REGISTERS for i in program.instructions for o in i.operands)
 
 
 def _check_stack(launch: Launch) -> None:

@@ -78,6 +78,13 @@ def allocate(base: int, contents: NDArray | bytes | int, name: str = "") -> Allo
     return Allocation(base, data, name)
 
 
+def clear_of(others: Sequence[Allocation], base: int, size: int, step: int = 1 << 36) -> int:
+    """Where ``size`` bytes touch no other allocation: at ``base``, or so many times ``step`` below it."""
+    while any(a.base < base + size and base < a.end for a in others):
+        base -= step
+    return base
+
+
 class Memory:
     """The allocations of a launch, sorted by address. Raises ``UsageError`` when two overlap or one lies in a window."""
 

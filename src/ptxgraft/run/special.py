@@ -50,5 +50,7 @@ def constants(launch: Launch) -> dict[str, int]:
     total = launch.program.shared_bytes + launch.shared_bytes
     values |= {"nwarpid": launch.warps_per_block, "nsmid": 1, "cluster_nctarank": 1}
     values |= {"total_smem_size": total, "aggr_smem_size": total, "dynamic_smem_size": launch.shared_bytes}
+    if launch.workspace is not None:
+        values["envreg1"], values["envreg2"] = launch.workspace.base >> 32, launch.workspace.base & 0xFFFFFFFF
     values[STACK_LIMIT] = launch.local_total
     return values
