@@ -11,6 +11,7 @@ from small_layer import BLOCK, OUT, STORE, SURFACE, SURFACE_STORE, edited, recor
 from ptxgraft import capture
 from ptxgraft.errors import KernelFault, SourceError, UsageError
 from ptxgraft.graft import cut, identity_body, text_body, wrong_fragment_body
+from ptxgraft.run import Module, capture_of, execute, snapshot
 from ptxgraft.text import Document
 from ptxgraft.verify import Options, document_of, recorded_outputs, replay, verify
 
@@ -167,3 +168,41 @@ def test_a_native_body_without_phases_is_judged_by_its_outputs(recorded, documen
     verdict = verify(recorded, cut(document, "layer", body=body))
     assert verdict.verdict == "differs" and verdict.first is not None
     assert verdict.first.writer is not None and verdict.first.writer.phases == [] and verdict.first.phase == 2
+
+
+COUNTER = """.version 7.0
+.target sm_70
+.address_size 64
+.global .align 4 .u32 counter[4] = {5, 6, 7, 8};
+.const .align 4 .u32 step = 3;
+.visible .entry count()
+{
+	.reg .b32 %r<4>;
+	.reg .b64 %rd<4>;
+	mov.u32 %r1, %tid.x;
+	mul.wide.u32 %rd1, %r1, 4;
+	mov.u64 %rd2, counter;
+	add.s64 %rd3, %rd2, %rd1;
+	ld.global.u32 %r2, [%rd3];
+	ld.const.u32 %r3, [step];
+	add.u32 %r2, %r2, %r3;
+	st.global.u32 [%rd3], %r2;
+	ret;
+}
+"""
+
+
+def test_module_variables_are_outputs_too(engine):
+    module = Document.parse(COUNTER, "counter.ptx")
+    prepared = Module(module).kernel("count").prepare(1, 4, [])
+    before = snapshot(prepared.launch)
+    execute(prepared.launch, engine=engine)
+    launch = capture_of(prepared.launch, before)
+    assert {v.name: np.asarray(v.after).view(np.uint32).tolist() for v in launch.variables}["counter"] == [8, 9, 10, 11]
+    assert verify(launch, module, engine=engine).verdict == "same"
+    wrong = Document.parse(COUNTER.replace("add.u32 %r2, %r2, %r3;", "add.u32 %r2, %r2, %r1;"))
+    for against in ("original", "recorded"):
+        first = verify(launch, wrong, engine=engine, against=against).first
+        assert first is not None and first.writer is not None
+        assert (first.output, first.element, first.expected, first.found) == ("variable 'counter'", "word 0", "08000000", "05000000")
+        assert (first.writer.lane, first.writer.line) == (0, 17)
