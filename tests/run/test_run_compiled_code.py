@@ -72,3 +72,28 @@ def test_lanes_that_wait_in_a_loop_for_others(handshake: str, engine: str):
     clear = "mov.u32 %r9, 0; st.volatile.shared.v2.u32 [flag], {%r9, %r9}; bar.warp.sync 0xffffffff;"
     body = clear + HANDSHAKES[handshake]
     assert np.array_equal(run(body, engine, block=12, declarations=".shared .align 8 .b32 flag[2];"), [7] * 12)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("size", [4, 8, 16])
+def test_copies_of_every_part_of_a_piece(size: int, engine: str):
+    """Lane i copies i bytes, none past the end of the memory; lane 0 nothing, from nowhere. Past them zeros are stored."""
+    text = f"""{HEAD}
+.visible .entry k(.param .u64 out, .param .u64 data)
+{{
+    .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>; .shared .align 16 .b8 room[512];
+    ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [data]; mov.u32 %r1, %tid.x;
+    shl.b32 %r2, %r1, 4; mov.u32 %r3, room; add.u32 %r3, %r3, %r2; mov.u32 %r4, 0xAAAAAAAA; st.shared.v4.b32 [%r3], {{%r4, %r4, %r4, %r4}};
+    add.u64 %rd2, %rd2, 32; setp.eq.u32 %p2, %r1, 0; @%p2 mov.u64 %rd2, 0;
+    cp.async.ca.shared.global [%r3], [%rd2], {size}, %r1; cp.async.wait_all; bar.sync 0;
+    cvt.u64.u32 %rd3, %r2; add.u64 %rd1, %rd1, %rd3;
+    ld.shared.v4.b32 {{%r5, %r6, %r7, %r8}}, [%r3]; st.global.v4.b32 [%rd1], {{%r5, %r6, %r7, %r8}}; ret;
+}}
+"""
+    for end in range(1, size + 1):  # the last lane of those that read a part reads to the end of the memory
+        data = np.arange(1, 32 + end + 1, dtype=np.uint8)
+        out = np.zeros((end + 1, 16), np.uint8)
+        ptxgraft.load(text).kernel("k", engine=engine).launch(1, end + 1, [out, data])
+        for lane in range(end + 1):
+            wanted = np.r_[np.arange(33, 33 + lane), np.zeros(size - lane), np.full(16 - size, 0xAA)]
+            assert np.array_equal(out[lane], wanted), (end, lane)

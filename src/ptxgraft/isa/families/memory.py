@@ -173,17 +173,38 @@ def cp_async(lanes: Lanes, dst: Value, src: Value, size: Imm, src_size: Value) -
     if src_size is None:
         lanes.store("shared", dst, lanes.load("global", src, 32, words))
         return
-    # Bytes past src_size must not be read: such lanes read the destination instead, which they are about to write.
+    # Bytes past src_size must not be read: lanes that want nothing read the destination instead, which they are about to write.
     generic = lanes.to_generic("shared", dst)
-    zero = lanes.const(0, 8)
-    parts = []
-    for i in range(words * 4):
-        step = lanes.const(i, 64)
-        wanted = lanes.compare("gt", src_size, lanes.const(i, 32))
-        address = lanes.select(wanted, lanes.add(src, step), lanes.add(generic, step))
-        (byte,) = lanes.load("generic", address, 8)
-        parts.append(lanes.select(wanted, byte, zero))
-    lanes.store("shared", dst, [lanes.concat(parts[i : i + 4]) for i in range(0, len(parts), 4)])
+
+    def piece(wanted: Value, offset: Value, width: int, count: int = 1) -> list[Value]:
+        address = lanes.select(wanted, lanes.add(src, lanes.resize(offset, 64)), generic)
+        return [lanes.select(wanted, v, lanes.const(0, width)) for v in lanes.load("generic", address, width, count)]
+
+    def bit(number: int) -> Value:
+        return lanes.and_(partial, lanes.compare("ne", lanes.and_(src_size, lanes.const(number, 32)), lanes.const(0, 32)))
+
+    def before(number: int) -> Value:
+        """The bytes in larger pieces than this one, which stand before it."""
+        return lanes.and_(src_size, lanes.const(16 - 2 * number, 32))
+
+    whole = lanes.compare("ge", src_size, lanes.const(words * 4, 32))
+    partial = lanes.not_(whole)
+    parts = piece(whole, lanes.const(0, 32), 32, words)
+    # A part of it is read in halves, quarters and so on, as the bits of its size say: each is aligned, and none reaches too far.
+    tail = lanes.or_(
+        lanes.resize(piece(bit(2), before(2), 16)[0], 32),
+        lanes.shift_left(lanes.resize(piece(bit(1), before(1), 8)[0], 32), lanes.select(bit(2), lanes.const(16, 32), lanes.const(0, 32))),
+    )
+    columns = [(lanes.shift_right(src_size, lanes.const(2, 32)), tail)]  # the number of a word, and a word of which the rest is zero
+    if words > 1:
+        columns.append((lanes.shift_right(before(4), lanes.const(2, 32)), piece(bit(4), before(4), 32)[0]))
+    if words > 2:
+        columns += [(lanes.const(i, 32), v) for i, v in enumerate(piece(bit(8), lanes.const(0, 32), 32, 2))]
+    for number, value in columns:
+        for i in range(words):
+            here = lanes.compare("eq", number, lanes.const(i, 32))
+            parts[i] = lanes.or_(parts[i], lanes.select(here, value, lanes.const(0, 32)))
+    lanes.store("shared", dst, parts)
 
 
 @instruction(
