@@ -8,7 +8,7 @@ import pytest
 import ptxgraft
 from ptxgraft.flow import Flow
 from ptxgraft.graft import cut
-from ptxgraft.isa import bind
+from ptxgraft.isa import Address, bind
 from ptxgraft.spec.regions import line_region, region_abi
 from ptxgraft.text import Document
 
@@ -56,6 +56,23 @@ def test_a_region_before_the_calls(flow: Flow) -> None:
 def test_a_region_from_the_brace_on_holds_no_set_up_of_the_stack(flow: Flow) -> None:
     region = line_region(flow.program, FIRST - 1, FIRST)
     assert region.statements == 2 and region_abi(flow, region).refusals == []
+
+
+def test_registers_live_across_a_call_are_live_in_the_function(flow: Flow) -> None:
+    program = flow.program
+    by_name = {r.name: r.id for r in program.registers if r.inline == 0}
+    first = min(i.index for i in program.instructions if i.statement.opcode == "ld.param.b32")
+    assert first < program.start and {by_name["%r1"], by_name["%r3"]} <= flow.liveness.before((first,))[first]
+    back = {t for i in program.instructions if i.statement.opcode == "ret" and i.index < program.start for t in i.targets}
+    assert len(back) == 3 and all(flow.cfg.block_of(t).start == t for t in back)
+
+
+def test_every_address_has_a_symbol_or_none(flow: Flow) -> None:
+    program = flow.program
+    addressed = [i.index for i in program.instructions if any(isinstance(o, Address) for o in i.operands)]
+    known = {i: flow.symbols.address(i) for i in addressed}
+    stores = [i for i in addressed if program.instructions[i].statement.opcode == "st.global.u32"]
+    assert len(stores) == 1 and str(known[stores[0]]) != "None"
 
 
 def test_regions_that_hold_a_call(flow: Flow) -> None:

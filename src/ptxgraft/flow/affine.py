@@ -408,8 +408,8 @@ class Symbols:
         return values
 
     def _input(self, role: Role, operand: Operand | None, index: int) -> Any:
-        if operand is None:
-            return None
+        if operand is None or role.kind == "text":
+            return operand
         if role.kind == "addr":
             return self.operand(operand, None, index)
         if role.count > 1 and isinstance(operand, Vector):

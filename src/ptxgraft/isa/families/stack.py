@@ -36,13 +36,27 @@ def alloca(lanes: Lanes, size: Value, align: Imm | None, sp: Value, depth: Value
     return lanes.resize(base, lanes.width(size)), top
 
 
-@instruction(f"stacksave.{_TYPE}", d="out {type}", sp="in u64 implicit", since=(7, 3), sm=52)
+@instruction(
+    f"stacksave.{_TYPE}",
+    d="out {type}",
+    sp="in u64 implicit",
+    since=(7, 3),
+    sm=52,
+    examples=[("stacksave.u64", (0x1230,), (0x1230,)), ("stacksave.u32", (48,), (48,))],
+)
 def stacksave(lanes: Lanes, sp: Value, *, type: str) -> Value:
     """d = the stack pointer."""
     return lanes.resize(sp, int(type[1:]))
 
 
-@instruction(f"stackrestore.{_TYPE}", a="in {type}", sp="out u64 implicit", since=(7, 3), sm=52)
+@instruction(
+    f"stackrestore.{_TYPE}",
+    a="in {type}",
+    sp="out u64 implicit",
+    since=(7, 3),
+    sm=52,
+    examples=[("stackrestore.u64", (0x1230,), (0x1230,)), ("stackrestore.u32", (48,), (48,))],
+)
 def stackrestore(lanes: Lanes, a: Value) -> Value:
     """The stack pointer is a again: what was taken since is free."""
     return lanes.resize(a, 64)
