@@ -148,7 +148,7 @@ def test_a_function_that_the_mirror_style_calls():
 def test_functions_must_fit_the_interface():
     with pytest.raises(UsageError) as caught:
         cut(MODULE, "product", EPILOGUE, body=function_body(OTHER_MODULE, "scaled"))
-    assert str(caught.value).startswith("'pg_scaled' has 2 parameters, the cut passes 5; expected .func body ( .param .b32 body_f5, ")
+    assert str(caught.value).startswith("'scaled' has 2 parameters, the cut passes 5; expected .func body ( .param .b32 body_f5, ")
     with pytest.raises(UsageError, match=r"has 5 parameters, the cut passes 6"):
         cut(MODULE, "product", EPILOGUE, style="mirror", body=function_body(OTHER_MODULE, "epilogue"))
     with pytest.raises(UsageError, match=r"parameter 0 of 'narrow' is \.b64, the cut passes \.b32 \(%f5, \.f32\)"):

@@ -315,7 +315,10 @@ def test_an_existing_argument_changes_nothing_about_the_launch():
         ({"where": "b"}, "stage 'b' is not known; stages are 'a', 'p<N>', 'out', 'ret', or a line number"),
         ({"where": 33 + 1, "registers": ["%f99"]}, "'%f99' is no register used at line 34; near names: %f9"),
         ({"where": line("// first phase", MMA)}, "line 33 of kernel.ptx holds no instruction of 'product'; the nearest is on line 32"),
-        ({"where": line("st.shared.v4", MMA)}, "line 27 writes no register: there is nothing to store; name the registers"),
+        (
+            {"where": line("st.shared.v4", MMA)},
+            "line 27 writes no register: there is nothing to store; name the registers, as in --registers %r1,%r2",
+        ),
         ({"where": "ret"}, "a probe at every return stores named registers"),
         ({"floor": 0}, "floor 0 is no size"),
     ],

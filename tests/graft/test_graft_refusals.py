@@ -123,7 +123,7 @@ def test_the_block_size_must_be_known():
     with pytest.raises(UsageError) as caught:
         cut(module, "k", (10, 10), style="mirror")
     assert str(caught.value) == (
-        "'k' states no block size (.reqntid or .maxntid), and the mirror style sizes its shared rows by it; give the block, as in block=(32, 1, 4)"
+        "'k' states no block size (.reqntid or .maxntid), and the mirror style sizes its shared rows by it; give the block: --block 32,1,4, in Python block=(32, 1, 4)"
     )
     made = cut(module, "k", (10, 10), style="mirror", block=(48, 1, 1))
     assert "pg_mirror[256]" in made.text.decode()

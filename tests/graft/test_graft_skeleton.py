@@ -166,3 +166,23 @@ def test_the_spec_goes_with_the_cut():
     assert f"## The cut: mirror, lines {EPILOGUE[0]} to {EPILOGUE[1]}" in made.spec_markdown
     assert "| 1 | `%r19` | b32 |" in made.spec_markdown
     assert made.spec_json["cut"]["words"] == 2  # pyright: ignore[reportIndexIssue, reportCallIssue, reportArgumentType]
+
+
+def test_the_block_given_is_the_one_that_offsets_hold_for():
+    """The module states no block; without one a warp was assumed, and steps from warp to warp were none."""
+    source = re.sub(r"\.(?:req|max)ntid[^\n{]*", "", MMA)
+    for style in ("inline", "mirror"):
+        made = cut(document(source), "product", style=style, block=(32, 4, 1))
+        assert (made.spec.block, made.spec.block_source) == ((32, 4, 1), "given")
+        assert "Offsets hold for a block of 32x4x1 (given)." in made.skeletons["cuda"]
+        assert "offsets evaluated for a block of 32x4x1 (given)" in made.spec_markdown
+
+
+def test_the_head_says_how_to_put_the_body_in():
+    made = cut(MODULE, "product", EPILOGUE, style="mirror", block=(32, 1, 1))
+    head = made.skeletons["cuda"].split("namespace")[0]
+    target = next(t for t in MODULE.target if t.startswith("sm_"))
+    assert f"nvcc --ptx -rdc=true -arch={target.replace('sm_', 'compute_')} FILE -o body.ptx\n" in head
+    want = f"ptxgraft cut {MODULE.name} -e product --style mirror --region {EPILOGUE[0]}-{EPILOGUE[1]} --block 32,1,1 --body body.ptx:{made.callee} -o FOLDER\n"
+    assert want in head
+    assert "--region" not in cut(MODULE, "product").skeletons["cuda"]

@@ -51,6 +51,7 @@ class Cut:
     _piece: Excerpt
     _script: EditScript
     _callee_text: Rendered | None = field(default=None)
+    _block: tuple[int, int, int] | None = field(default=None)
 
     @cached_property
     def document(self) -> Document:
@@ -64,8 +65,8 @@ class Cut:
 
     @cached_property
     def spec(self) -> LayerSpec:
-        """The original entry's layer spec."""
-        return layer_spec(self._piece.flow)
+        """The original entry's layer spec, for the block that the cut was given."""
+        return layer_spec(self._piece.flow, self._block)
 
     @property
     def spec_json(self) -> dict[str, object]:
@@ -157,8 +158,8 @@ def cut(
 
     ``region``: None for the mma region, (first, last) file lines, ``"phase 3"``, ``"phases 3-5"``, or a ``Region``. ``style``: ``inline`` (a block; the
     default body is the region itself) or ``mirror`` (one call; without a body the callee is only declared, ``"identity"`` gives the region as a
-    function of the module). ``callee`` names the function (made fresh when the module has the name). ``block`` sizes a mirror cut's shared
-    rows when the entry states no block size.
+    function of the module). ``callee`` names the function (made fresh when the module has the name). ``block`` is the block shape that the spec's and
+    the skeletons' thread-dependent offsets are evaluated for; it also sizes a mirror cut's shared rows.
 
     UnsupportedError when the region cannot be cut, UsageError for a bad call, SourceError when the new text does not bind.
     """
@@ -171,7 +172,7 @@ def cut(
     fresh = FreshNames(document)
     script = EditScript(document)
     made = _inline(script, piece, fresh, given) if style == "inline" else _mirror(script, piece, fresh, given, callee, block)
-    made.text = script.apply()
+    made.text, made._block = script.apply(), block
     _check(made, given)
     return made
 
@@ -190,7 +191,7 @@ def _inline(script: EditScript, piece: Excerpt, fresh: FreshNames, given: Body |
         face = interface(piece, "inline", row=False)
         merged = merge_function(piece.document, body.module, body.name, fresh)
         made = _made(script, piece, "inline", face, body, merged.notes)
-        text = inlined_text(piece.document, piece, face, merged, fresh)
+        text = inlined_text(piece.document, piece, face, merged, fresh, body.name)
         script.replace(piece.first, piece.last, indented(piece.document, piece.first, text))
         if merged.rest:
             script.add_module_scope(merged.rest, piece.program.entry)

@@ -19,8 +19,9 @@ from ptxgraft.text import Document, EditScript, FreshNames, Function, Kind, Para
 _PLACE = re.compile(r"\[\s*([\w$%.]+)\s*(?:\+\s*(\w+)\s*)?\]\Z")
 
 
-def inlined_text(document: Document, piece: Excerpt, face: Interface, merged: Merged, fresh: FreshNames) -> str:
-    """The block that stands in the region's place. SourceError or UsageError when the function does not fit the cut's interface."""
+def inlined_text(document: Document, piece: Excerpt, face: Interface, merged: Merged, fresh: FreshNames, given: str) -> str:
+    """The block that stands in the region's place. SourceError or UsageError when the function, ``given`` by this name, does not fit the cut's
+    interface."""
     version = f"{max(merged.version, document.version)[0]}.{max(merged.version, document.version)[1]}"
     head = f".version {version}\n.target {', '.join(document.target)}\n.address_size {document.address_size}\n"
     module = Document.parse(head + merged.text, f"{document.name} (body {merged.name})")
@@ -29,7 +30,7 @@ def inlined_text(document: Document, piece: Excerpt, face: Interface, merged: Me
     scratch = Scratch(fresh)
     before: list[str] = []
     values: dict[str, tuple[str, int]] = {}
-    check_parameters(function, face, f"{merged.name!r}")
+    check_parameters(function, face, repr(given))
     for passed, parameter in zip(face.passed, function.params, strict=True):
         width = type_of(parameter.type).width
         if passed.kind == "address":
@@ -47,7 +48,7 @@ def inlined_text(document: Document, piece: Excerpt, face: Interface, merged: Me
             before += [*lines, f"mov.{passed.type} {value}, {held};"]
         values[parameter.name] = (value, width)
     results = [scratch.register("b32") for _ in range(face.words)]
-    places = _result_places(function, face, results)
+    places = _result_places(function, face, results, repr(given))
     end = fresh.name("$end")
     inside, returns = _body(module, function, values, places, end)
     after: list[str] = []
@@ -90,7 +91,7 @@ def _one_line(text: str) -> str:
     return short if len(short) <= 300 else short[:300] + " ..."
 
 
-def _result_places(function: Function, face: Interface, results: list[str]) -> dict[tuple[str, int], str]:
+def _result_places(function: Function, face: Interface, results: list[str], name: str) -> dict[tuple[str, int], str]:
     """Which register a result's 32-bit word at (return parameter, byte offset) goes to."""
     returns = function.returns
     places: dict[tuple[str, int], str] = {}
@@ -98,18 +99,18 @@ def _result_places(function: Function, face: Interface, results: list[str]) -> d
         size = returns[0].array * type_of(returns[0].type).bytes
         if size != 4 * len(results):
             raise UsageError(
-                f"{function.name!r} returns {size} bytes, the cut has {len(results)} words of live-outs",
+                f"{name} returns {size} bytes, the cut has {len(results)} words of live-outs",
                 hint=f"return a structure of {len(results)} 32-bit words",
             )
         return {(returns[0].name, 4 * i): register for i, register in enumerate(results)}
     if len(returns) != len(face.live_out):
         raise UsageError(
-            f"{function.name!r} returns {len(returns)} values, the cut has {len(face.live_out)} live-outs",
+            f"{name} returns {len(returns)} values, the cut has {len(face.live_out)} live-outs",
             hint="return one value for each, or one byte array of their words",
         )
     for parameter, (register, word) in zip(returns, face.live_out, strict=True):
         if type_of(parameter.type).width != type_of(param_type(register.type)).width:
-            raise UsageError(f"{function.name!r} returns .{parameter.type} for {register.name}, expected .{param_type(register.type)}")
+            raise UsageError(f"{name} returns .{parameter.type} for {register.name}, expected .{param_type(register.type)}")
         places[parameter.name, 0] = results[word]
         if register.type.width == 64:
             places[parameter.name, 4] = results[word + 1]

@@ -216,7 +216,7 @@ def _line(
 def _returns(target: Document | Cut, entry: str, registers: list[str] | None) -> tuple[Program, list[Site], list[Stored], list[str]]:
     program = _program(target, entry)
     if not registers:
-        raise UsageError("a probe at every return stores named registers", hint="name the registers")
+        raise UsageError("a probe at every return stores named registers", hint="name the registers, as in --registers %r1,%r2")
     document, body = program.document, program.entry
     sites = [
         Site(i.statement, False, i.statement.guard)
@@ -240,7 +240,7 @@ def _returns(target: Document | Cut, entry: str, registers: list[str] | None) ->
 
 def _require(found: list, nothing: str) -> None:
     if not found:
-        raise UsageError(f"{nothing}: there is nothing to store", hint="name the registers")
+        raise UsageError(f"{nothing}: there is nothing to store", hint="name the registers, as in --registers %r1,%r2")
 
 
 def _shown_names(target: Document | Cut) -> dict[str, str]:

@@ -25,7 +25,7 @@ def warps_of_block(flow: Flow, block: tuple[int, int, int] | None) -> tuple[int,
         if not words & {".reqntid", ".maxntid"}:
             raise UsageError(
                 f"{flow.program.name!r} states no block size (.reqntid or .maxntid), and the mirror style sizes its shared rows by it",
-                hint="give the block, as in block=(32, 1, 4)",
+                hint="give the block: --block 32,1,4, in Python block=(32, 1, 4)",
             )
         shape, how = block_shape(flow)
         if how == "assumed":

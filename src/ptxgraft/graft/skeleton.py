@@ -25,7 +25,7 @@ class Dialect:
     """What two kinds of C++ spell differently: the first lines of a file, and access to shared memory by its 32-bit address."""
 
     name: str
-    head: str
+    head: tuple[str, ...]
     load_shared: str
     store_shared: str
 
@@ -33,13 +33,17 @@ class Dialect:
 DIALECTS = {
     "cuda": Dialect(
         "CUDA C++",
-        "// nvcc --ptx -rdc=true -arch=... compiles this; `ptxgraft cut --body` takes the PTX.",
+        (
+            "// Compile it and put it in (FILE is this file, FOLDER is for what the cut writes):",
+            "//   nvcc --ptx -rdc=true -arch={arch} FILE -o body.ptx",
+            "//   {cut}",
+        ),
         'Word word;\n    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");\n    return word;',
         'asm volatile("st.shared.u32 [%0], %1;" : : "r"(address), "r"(word) : "memory");',
     ),
     "hip": Dialect(
         "HIP C++",
-        "// hipcc -fgpu-rdc compiles this.\n#include <hip/hip_runtime.h>",
+        ("// hipcc -fgpu-rdc compiles this.", "#include <hip/hip_runtime.h>"),
         "return *(__attribute__((address_space(3))) const Word *)(address);",
         "*(__attribute__((address_space(3))) Word *)(address) = word;",
     ),
@@ -79,7 +83,23 @@ def _title(name: str, piece: Excerpt, spec: LayerSpec, style: str, dialect: Dial
         lines.append(
             f"// The region holds {len(piece.abi.barriers)} barriers (lines {', '.join(map(str, piece.abi.barriers))}): keep the block's warps in step."
         )
-    return "\n".join([*lines, dialect.head])
+    head = [text.format(arch=_compute(piece), cut=_command(name, piece, spec, style)) for text in dialect.head]
+    return "\n".join([*lines, *head])
+
+
+def _compute(piece: Excerpt) -> str:
+    """nvcc's name of the virtual architecture that the entry's module is for."""
+    return next((t.replace("sm_", "compute_") for t in piece.document.target if t.startswith("sm_")), "compute_80")
+
+
+def _command(name: str, piece: Excerpt, spec: LayerSpec, style: str) -> str:
+    """The command line that makes this cut again, with the compiled function in it."""
+    words = ["ptxgraft cut", spec.file, "-e", spec.entry, "--style", style]
+    if piece.region != spec.region:
+        words += ["--region", f"{piece.region.first_line}-{piece.region.last_line}"]
+    if spec.block_source == "given":
+        words += ["--block", ",".join(map(str, spec.block))]
+    return " ".join([*words, "--body", f"body.ptx:{name}", "-o", "FOLDER"])
 
 
 def _common(dialect: Dialect) -> str:
