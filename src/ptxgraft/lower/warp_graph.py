@@ -25,6 +25,8 @@ def compile_cost(instruction: Instruction) -> int:
         return 0
     if form.family == "memory":
         elements = max((r.count for r in form.roles), default=1)
+        if form.loads and form.stores:  # a copy; where its size is given, it reads five times
+            return 100 if sum(o is not None for o in instruction.operands) > 3 else 20
         return 3 + 2 * elements if form.loads else 4 + 4 * elements
     return 8 if form.root in ("prmt", "div", "rem") else _COSTS.get(form.family, 1)
 
