@@ -10,6 +10,7 @@ from ptxgraft.errors import KernelFault
 from ptxgraft.flow.waiting import may_wait
 from ptxgraft.isa import bind
 from ptxgraft.run import StoreRecord, Watch, execute
+from ptxgraft.run.warp_turns import waiting_budget
 from ptxgraft.text import Document
 
 ENGINES = pytest.mark.parametrize("engine", ["numpy", "warp"])
@@ -143,6 +144,10 @@ def test_who_waits_for_nobody_is_stopped(engine: str, what: str) -> None:
     body = f"WAIT: ld.{what}.global.u32 %r6, [%rd2]; setp.eq.u32 %p2, %r6, 0; @%p2 bra WAIT;"
     with pytest.raises(KernelFault, match=r"never ends: still running after 20000 statements: .*block \(0, 0, 0\), warp 0"):
         run(engine, body, 2, 64, step_budget=20000)
+
+
+def test_the_budget_of_many_warps_that_wait() -> None:
+    assert waiting_budget(1, 1 << 28) == 1 << 28 and waiting_budget(64, 1 << 28) == 1 << 25 and waiting_budget(10**6, 1 << 28) == 5_000_000
 
 
 @ENGINES

@@ -41,7 +41,7 @@ from ptxgraft.run.launch import Launch, block_list
 from ptxgraft.run.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Allocation, padded
 from ptxgraft.run.result import RunResult, StoreRecord, Watch
 from ptxgraft.run.warp_faults import fault_of
-from ptxgraft.run.warp_turns import QUANTUM, run_turns
+from ptxgraft.run.warp_turns import QUANTUM, run_turns, waiting_budget
 
 DEFAULT_STEPS = 1 << 28
 """Statements a warp may run: seconds of one core. A budget of the call's own may be larger."""
@@ -74,7 +74,8 @@ def run(
     chosen = block_list(launch, blocks)
     code = prepare(launch.program, profile)
     functions = DeviceFunctions(launch)
-    job = _Job(launch, code, chosen, step_budget or DEFAULT_STEPS, tuple(watch or ()), functions)
+    budget = step_budget or (waiting_budget(len(chosen) * launch.warps_per_block, DEFAULT_STEPS) if code.waits else DEFAULT_STEPS)
+    job = _Job(launch, code, chosen, budget, tuple(watch or ()), functions)
     if threads is not None and threads < 1:
         raise UsageError(f"{threads} threads cannot run anything")
     if code.waits:

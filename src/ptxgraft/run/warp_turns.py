@@ -14,8 +14,16 @@ from ptxgraft.lower.warp_state import Status
 QUANTUM = 1 << 12
 """Statements that a warp runs in one turn."""
 
+TOTAL_STEPS, LEAST_STEPS = 1 << 31, 5_000_000
+"""Statements that all warps together may run when no budget is given, and what each may in any case: threads that wait for what never comes all run."""
+
 RESIDENT_BYTES = 512 << 20
 """Registers and memory of the blocks that run together."""
+
+
+def waiting_budget(warps: int, most: int) -> int:
+    """The step budget of each of so many warps, ``most`` if they are few."""
+    return max(LEAST_STEPS, min(most, TOTAL_STEPS // max(warps, 1)))
 
 
 class Turning(Protocol):
