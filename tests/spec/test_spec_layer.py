@@ -129,7 +129,9 @@ def test_an_offset_that_the_launch_decides_is_not_known():
                  "ld.global.v2.b32 {%r22, %r23}, [%rd9];", mma("f1", "r10", "r20", "0"), mma("f5", "r10", "r22", "0"))  # fmt: skip
     phase = layer_spec(facts).phases[0]
     assert [(f.provenance.kind, f.provenance.lanes) for f in phase.b] == [("weights", "8 a lane, 256 a warp"), ("weights", "")]
-    assert phase.weight_ranges == [(0, 512)]
+    assert [str(f.provenance) for f in phase.b] == ["weights+0x0", "weights+?"]
+    assert phase.weight_ranges == [(0, 512)] and phase.unplaced_loads == 1
+    assert "512 bytes in 0x0..0x200, 1 loads at unknown offsets" in spec_markdown(layer_spec(facts))
 
 
 # -- parameters, arrays, live registers -----------------------------------------------------------------------------------------------
@@ -314,3 +316,4 @@ def test_matrix_loads_are_no_phase():
     assert [len(run) for run in phase_runs(facts)] == [1]
     phase = layer_spec(facts).phases[0]
     assert (phase.mma, phase.shape, phase.tiles) == (1, "m16n16k16", (1, 1, 1))
+    assert phase.types == {"d": "f32", "a": "f16", "b": "f16", "c": "f32"}

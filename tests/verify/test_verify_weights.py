@@ -91,6 +91,20 @@ def test_the_image_may_begin_inside_an_allocation_that_holds_other_things_too(re
     assert max(s.offset for s in proof.samples) < 12288 - 4096
 
 
+def test_a_map_that_is_not_whole_is_not_proved(recorded, document, spec):
+    unknown = replace(spec, phases=[replace(p, unplaced_loads=1) if p.index == 1 else p for p in spec.phases])
+    proof = prove_weights(recorded, document, spec=unknown)
+    assert not proof.holds and proof.phases_unplaced == [1]
+    assert all(s.expected is not None for s in proof.samples) and not any(s.holds is False for s in proof.samples)
+
+
+def test_bytes_that_are_read_through_computation_are_not_outside(recorded, document, spec):
+    through = moved(spec, 2, [(1024, 1152)])
+    phases = [replace(p, computed_ranges=[(2304, 2432)]) if p.index == 2 else p for p in through.phases]
+    proof = prove_weights(recorded, document, spec=replace(through, phases=phases), outside=40)
+    assert proof.holds and len([s for s in proof.samples if s.expected is None]) == 40
+
+
 def test_what_cannot_be_proved_is_refused(recorded, document):
     with pytest.raises(UsageError, match="the capture has no pointer at argument offset 8, where the weight image is expected"):
         prove_weights(replace(recorded, pointers=[]), document)

@@ -137,6 +137,7 @@ def proof_view(proof: WeightProof) -> RenderableType:
     for what, phases in (
         ("never seen to change", proof.phases_unseen),
         ("all their bytes are read by earlier phases too", proof.phases_shared),
+        ("the map is not whole, weights are read at offsets that depend on more than the thread", proof.phases_unplaced),
     ):
         if phases:
             parts.append(Text(f"{what}: phases {', '.join(map(str, phases))}", style="yellow"))

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgraft.flow import Flow, collector_paused
-from ptxgraft.isa import Address, Instruction, Operand, Reg, Resource, Special, Vector, registers_of
+from ptxgraft.isa import TYPES, Address, Form, Instruction, Operand, Reg, Resource, Special, Vector, registers_of
 from ptxgraft.spec.epilogue import describe
 from ptxgraft.spec.model import (
     Epilogue,
@@ -161,7 +161,8 @@ def _phase(
             fragments[name].append(fragment)
     across = _across(flow, run, before, after)
     width = sum(max(program.registers[r].type.width, 8) // 8 for r in across)
-    types = {name: form.slots.get(f"{name}t", "") for name in OPERANDS}
+    types = _types(form)
+    through = [tracer.traced(register, load) for load, register in computed]
     return Phase(
         index=number,
         first=run[0],
@@ -169,7 +170,7 @@ def _phase(
         first_line=program.line(run[0]),
         last_line=program.line(run[-1]),
         shape=next((word for word in form.opcode.split(".") if _SHAPE.fullmatch(word)), ""),
-        types={k: v for k, v in types.items() if v},
+        types=types,
         mma=len(run),
         tiles=_tiles(len(run), len(run) - len(chained), len(fragments["a"]), len(fragments["b"])),
         a=fragments["a"],
@@ -177,11 +178,21 @@ def _phase(
         c=fragments["c"],
         d=fragments["d"],
         weight_ranges=_ranges(tracer, weights),
-        computed_ranges=_ranges(tracer, [tracer.traced(register, load) for load, register in computed]),
+        computed_ranges=_ranges(tracer, through),
+        unplaced_loads=len({s.instruction for s in (*weights, *through) if tracer.offsets(s) is None}),
         live_across_registers=len(across),
         live_across_bytes=width,
         epilogue=epilogue,
     )
+
+
+def _types(form: Form) -> dict[str, str]:
+    """Element types by operand. ``wmma`` writes those of A and B only where they are not f16, and has no names for them."""
+    types = {name: form.slots.get(f"{name}t", "") for name in OPERANDS}
+    if form.root == "wmma":
+        written = [word for word in form.opcode.split(".") if word in TYPES]
+        types["a"], types["b"] = written[1:3] if len(written) == 4 else ("f16", "f16")
+    return {name: word for name, word in types.items() if word}
 
 
 def _fragment_key(flow: Flow, instruction: Instruction, name: str) -> object:

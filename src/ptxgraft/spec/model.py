@@ -99,7 +99,9 @@ class Phase:
     """A maximal run of tensor-core instructions. ``tiles`` are (m, n, k) counts of mma tiles, or None where the run is no full product.
 
     ``weight_ranges`` are half-open byte ranges of the weight image that the phase's fragments are read from, merged, over all lanes and warps.
-    ``computed_ranges`` are those of weights that reach its fragments through computation first. ``live_across`` are registers written before and read after the phase; ``epilogue`` is what follows it.
+    ``computed_ranges`` are those of weights that reach its fragments through computation first, ``unplaced_loads`` the number of loads from the image
+    whose bytes are in neither: their offsets depend on more than the thread (a loop, the block's number). ``live_across`` are registers written before and
+    read after the phase; ``epilogue`` is what follows it.
     """
 
     index: int
@@ -117,6 +119,7 @@ class Phase:
     d: list[FragmentSpec]
     weight_ranges: list[tuple[int, int]]
     computed_ranges: list[tuple[int, int]]
+    unplaced_loads: int
     live_across_registers: int
     live_across_bytes: int
     epilogue: Epilogue

@@ -13,6 +13,7 @@ import numpy as np
 from ptxgraft.flow import Flow, Linear, block_environment, evaluate
 from ptxgraft.flow.affine import Key
 from ptxgraft.isa import Imm, Instruction, Program, Reg, Sink, Special, Vector
+from ptxgraft.spec.forwarding import stored_value
 from ptxgraft.spec.model import Provenance
 
 MEMORY_INPUTS = frozenset({"global", "const", "generic", "param"})
@@ -98,12 +99,25 @@ class Tracer:
                           base=self.program.variables[variable].name if variable is not None else "shared")  # fmt: skip
         if form.loads == "param":
             return Source("input", index, offset=offset, part=part, width=width, base="parameter")
+        if form.loads == "local":
+            return self._from_local(register, index, offset, width)
         if form.loads in MEMORY_INPUTS:
             for atom, coefficient in address.terms:
                 if atom.key[0] == "param" and atom.width == 64 and coefficient == 1:
                     rest = offset.without(atom.key)
                     return Source("memory", index, param=atom.key[1], offset=rest, part=part, width=width)
         return Source("input", index, part=part, width=width, base=form.loads)
+
+    def _from_local(self, register: int, index: int, offset: Linear, width: int) -> Source:
+        """Local memory gives back what was stored there: an argument or a result of a call, mostly."""
+        found = stored_value(self.flow, index, offset, width) if 8 * width == self.program.registers[register].type.width else None
+        if found is None:
+            return Source("computed", -1, base="local memory")
+        store, value, type = found
+        if isinstance(value, Reg):
+            return self.source(value.id, store)
+        assert isinstance(value, Imm)
+        return Source("constant", store, base=f"{value.bits(type):#x}")
 
     def _at(self, address: Linear, extra: int) -> Linear:
         return Linear(address.width, (address.constant + extra) & ((1 << address.width) - 1), address.terms)
@@ -207,7 +221,7 @@ class Tracer:
 
     def _placed(self, kind: str, base: str, source: Source) -> Provenance:
         values = self.offsets(source)
-        offset = int(values[0]) if values is not None else (source.offset.constant if source.offset is not None else None)
+        offset = int(values[0]) if values is not None else None
         return Provenance(kind, base=base, offset=offset, lanes=self._lanes(values))
 
     def offsets(self, source: Source) -> np.ndarray | None:

@@ -30,14 +30,16 @@ def summary(fragments: list[FragmentSpec]) -> str:
 
 
 def ranges_text(phase: Phase) -> str:
-    """The covered weight bytes: the total and the outer bounds; and how many more reach the phase through computation."""
-    computed = sum(end - start for start, end in phase.computed_ranges)
-    through = f"{computed} bytes through computation" if computed else ""
-    if not phase.weight_ranges:
-        return through or "-"
-    total = sum(end - start for start, end in phase.weight_ranges)
-    text = f"{total} bytes in {phase.weight_ranges[0][0]:#x}..{phase.weight_ranges[-1][1]:#x}"
-    return f"{text}, {through}" if through else text
+    """The covered weight bytes: the total and the outer bounds; how many more reach the phase through computation, and what could not be placed."""
+    parts: list[str] = []
+    if phase.weight_ranges:
+        total = sum(end - start for start, end in phase.weight_ranges)
+        parts.append(f"{total} bytes in {phase.weight_ranges[0][0]:#x}..{phase.weight_ranges[-1][1]:#x}")
+    if phase.computed_ranges:
+        parts.append(f"{sum(end - start for start, end in phase.computed_ranges)} bytes through computation")
+    if phase.unplaced_loads:
+        parts.append(f"{phase.unplaced_loads} loads at unknown offsets")
+    return ", ".join(parts) or "-"
 
 
 def spec_markdown(spec: LayerSpec) -> str:

@@ -39,19 +39,23 @@ class Sample:
 
 @dataclass(slots=True)
 class WeightProof:
-    """The samples of a weight map's proof. ``holds``: none contradicts the map, and each phase with weights was seen to change at least once.
+    """The samples of a weight map's proof. ``holds``: the map is whole, none contradicts it, and each phase with weights was seen to change at least once.
 
-    ``phases_shared`` read only bytes that earlier phases read too: no byte of theirs changes them first.
+    ``phases_shared`` read only bytes that earlier phases read too: no byte of theirs changes them first. ``phases_unplaced`` read weights whose place the
+    map does not know: with one of them, no byte can be expected to change nothing, and none outside is tried.
     """
 
     samples: list[Sample] = field(default_factory=list)
     phases_seen: list[int] = field(default_factory=list)
     phases_unseen: list[int] = field(default_factory=list)
     phases_shared: list[int] = field(default_factory=list)
+    phases_unplaced: list[int] = field(default_factory=list)
 
     @property
     def holds(self) -> bool:
-        return bool(self.phases_seen) and all(s.holds is not False for s in self.samples) and not self.phases_unseen
+        return (
+            bool(self.phases_seen) and all(s.holds is not False for s in self.samples) and not (self.phases_unseen or self.phases_unplaced)
+        )
 
 
 def prove_weights(
@@ -79,6 +83,8 @@ def prove_weights(
     oracle = make_oracle(document, recorded.kernel, [f"p{p.index}" for p in made.phases])
     proof = WeightProof()
     claimed = [p.index for p in made.phases if (image.owner == p.index).any()]
+    proof.phases_unplaced = [p.index for p in made.phases if p.unplaced_loads]
+    outside = 0 if proof.phases_unplaced else outside
     proof.phases_shared = [p.index for p in made.phases if p.weight_ranges and p.index not in claimed]
     total = len(claimed) * per_phase + min(outside, image.free.size)
     base = consult(oracle, recorded, engine=engine, profile=profile)
@@ -106,8 +112,8 @@ def prove_weights(
 
 @dataclass(slots=True, eq=False)
 class _WeightImage:
-    """The weight image of a launch: from the pointer on. ``owner`` is, for each byte of it, the first phase that claims it, or -1; ``free`` are the offsets
-    that none does."""
+    """The weight image of a launch: from the pointer on. ``owner`` is, for each byte of it, the first phase that claims it, or -1 (-2: one reads it through
+    computation); ``free`` are the offsets that none reads."""
 
     recorded: capture.Launch
     allocation: capture.Allocation
@@ -116,7 +122,7 @@ class _WeightImage:
 
     @property
     def free(self) -> NDArray[np.int64]:
-        return np.flatnonzero(self.owner < 0)
+        return np.flatnonzero(self.owner == -1)
 
     @classmethod
     def of(cls, recorded: capture.Launch, spec: LayerSpec) -> _WeightImage:
@@ -133,6 +139,8 @@ class _WeightImage:
         others = [p.delta - pointer.delta for p in recorded.pointers if p.allocation == allocation.index and p.delta > pointer.delta]
         size = min([allocation.size - pointer.delta, last + BEHIND, *(o for o in others if o >= last)])
         owner = np.full(max(size, 0), -1, dtype=np.int64)
+        for start, end in (r for p in spec.phases for r in p.computed_ranges):
+            owner[start:end] = -2
         for phase in reversed(spec.phases):
             for start, end in phase.weight_ranges:
                 owner[start:end] = phase.index
