@@ -40,6 +40,12 @@ def test_help_says_what_a_verb_does_and_shows_an_example(verb, name):
     assert f"Usage: ptxgraft {name}" in said and f"Example: ptxgraft {name}" in said and "--json" in said
 
 
+def test_help_loses_nothing_in_square_brackets(verb):
+    """Rich takes a bracketed word for a style unless it is escaped."""
+    assert "[block, warp, lane] by register" in " ".join(verb("probe", "--help").out.replace("│", " ").split())
+    assert "f32[1024]=random" in verb("run", "--help").out
+
+
 def test_help_lists_the_verbs_and_the_exit_codes(verb):
     ended = verb("--help")
     said = " ".join(ended.out.replace("│", " ").split())
@@ -392,6 +398,11 @@ def test_diff(verb, package, wrong, tmp_path):
 def test_verify(verb, package, layer, wrong, engine):
     ended = verb("verify", package, "-g", layer, "--engine", engine, "--json")
     assert ended.code == 0 and ended.err == ""
+    judged = {k: ended.json[k] for k in ("capture", "launch", "kernel", "graft", "original", "against", "engine", "profile")}
+    assert judged == {
+        "capture": str(package), "launch": 7, "kernel": "layer", "graft": str(layer), "original": None, "against": "original",
+        "engine": engine, "profile": "sm_90",
+    }  # fmt: skip
     assert {k: ended.json[k] for k in ("verdict", "bytes_compared", "bytes_differing", "first")} == {
         "verdict": "same", "bytes_compared": 6656, "bytes_differing": 0, "first": None,
     }  # fmt: skip
@@ -416,6 +427,7 @@ def test_bisect(verb, package, layer, wrong, tmp_path):
     late.write_bytes(small_layer.edited(small_layer.layer_document(), ("[%rd10+1024];", "[%rd10+1020];")).data)
     ended = verb("bisect", package, "-g", late, "--engine", "numpy", "--json")
     assert ended.code == 1 and (ended.json["stage"], ended.json["line"]) == ("p2", 71)
+    assert (ended.json["launch"], ended.json["kernel"], ended.json["graft"], ended.json["engine"]) == (7, "layer", str(late), "numpy")
     assert ended.json["text"].startswith("first differs at stage p2 (line 71): register %r42, block (0, 0, 0) warp 0 lane 0: expected 0x")
 
 

@@ -66,7 +66,9 @@ def test_a_difference_is_explained_by_block_warp_lane_line_and_phase(recorded, d
     assert (first.expected_writer.block, first.expected_writer.warp, first.expected_writer.lane) == ((1, 0, 0), 1, 5)
     assert first.expected_writer.line == line_of(document, STORE)
     assert first.writer.phases == [] and first.expected_writer.phases == [2] and first.phase == 2
-    assert str(verdict).endswith("descends from phase 2") and ";;" not in str(verdict)
+    assert str(verdict).endswith("descends from phase 2 of the original") and ";;" not in str(verdict)
+    lines = f"at line {first.writer.line} of the graft (line {first.expected_writer.line} of the original): @%p1 st.global"
+    assert f"block (1, 0, 0) warp 1 lane 5 {lines}" in str(verdict) and "found 00 00 00 00; " in str(verdict)
 
 
 def test_a_surface_difference_names_the_texel(recorded, document, engine):

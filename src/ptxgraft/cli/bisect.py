@@ -10,7 +10,7 @@ from ptxgraft import capture
 from ptxgraft.cli.console import CapturePath, EngineName, JsonFlag, LaunchName, ProfileName, pick_launch, show, working
 from ptxgraft.cli.modules import about
 from ptxgraft.cli.verify import GraftFile, OriginalFile
-from ptxgraft.report import bisection_view
+from ptxgraft.report import bisection_view, plain
 from ptxgraft.text import Document
 from ptxgraft.verify import bisect as bisect_launch
 
@@ -37,6 +37,7 @@ def bisect(
     wanted = [s.strip() for s in stages.split(",")] if stages is not None else None
     with about(cap), working(f"bisecting {recorded.label}"):
         found = bisect_launch(recorded, *modules, stages=wanted, engine=engine, profile=profile)
-    show(bisection_view(found), found, json)
+    judged = {"capture": cap, "launch": recorded.seq, "kernel": recorded.kernel, "graft": graft, "original": original}
+    show(bisection_view(found), {**judged, "engine": engine, "profile": profile, **plain(found)}, json)
     if found.exit_code:
         raise typer.Exit(found.exit_code)

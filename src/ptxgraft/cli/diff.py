@@ -10,7 +10,7 @@ import typer
 from ptxgraft import capture
 from ptxgraft.cli.console import JsonFlag, LaunchName, pick_launch, show
 from ptxgraft.cli.modules import about
-from ptxgraft.report import verdict_view
+from ptxgraft.report import plain, verdict_view
 from ptxgraft.verify import VALUES, compare, recorded_outputs
 
 Tolerance = Annotated[
@@ -41,6 +41,7 @@ def diff(
     first, second = (pick_launch(capture.open_capture(path), launch) for path in (a, b))
     with about(a):
         verdict = compare(recorded_outputs(first), recorded_outputs(second), tolerance=tolerance, values=values)
-    show(verdict_view(verdict), verdict, json)
+    judged = {"expected_capture": a, "judged_capture": b, "launch": first.seq, "kernel": first.kernel}
+    show(verdict_view(verdict), {**judged, **plain(verdict)}, json)
     if verdict.exit_code:
         raise typer.Exit(verdict.exit_code)

@@ -64,7 +64,7 @@ def probe(
         Path | None,
         typer.Option(
             "--save",
-            help="With --run: save arrays [block, warp, lane] by register, in the registers' types, to this .npz file.",
+            help="With --run: save arrays \\[block, warp, lane] by register, in the registers' types, to this .npz file.",
             show_default=False,
         ),
     ] = None,

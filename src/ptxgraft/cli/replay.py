@@ -68,7 +68,11 @@ def replay(
     verdict = _against_recorded(ran, engine, profile)
     line = Text(f"{recorded.label}: {ran.result.statements:,} statements on {engine} ({profile}) in {ran.result.seconds:.3f} s")
     parts = [line, verdict_view(verdict) if verdict is not None else Text("the capture holds no state after the launch to compare with")]
-    show(Group(*parts), {"launch": recorded.seq, "kernel": recorded.kernel, "result": ran.result, "against_recorded": verdict}, json)
+    show(
+        Group(*parts),
+        {"capture": cap, "ptx": ptx, "launch": recorded.seq, "kernel": recorded.kernel, "result": ran.result, "against_recorded": verdict},
+        json,
+    )
     if verdict is not None and verdict.exit_code:
         raise typer.Exit(verdict.exit_code)
 

@@ -11,7 +11,7 @@ from ptxgraft import capture
 from ptxgraft.cli.console import CapturePath, EngineName, JsonFlag, LaunchName, ProfileName, pick_launch, show, working
 from ptxgraft.cli.diff import Tolerance, Values
 from ptxgraft.cli.modules import about
-from ptxgraft.report import verdict_view
+from ptxgraft.report import plain, verdict_view
 from ptxgraft.text import Document
 from ptxgraft.verify import Options
 from ptxgraft.verify import verify as verify_launch
@@ -54,6 +54,7 @@ def verify(
     modules = Document.read(graft), Document.read(original) if original is not None else None
     with about(cap), working(f"verifying {recorded.label}"):
         verdict = verify_launch(recorded, *modules, options)
-    show(verdict_view(verdict), verdict, json)
+    judged = {"capture": cap, "launch": recorded.seq, "kernel": recorded.kernel, "graft": graft, "original": original, "against": against}
+    show(verdict_view(verdict), {**judged, "engine": engine, "profile": profile, **plain(verdict)}, json)
     if verdict.exit_code:
         raise typer.Exit(verdict.exit_code)

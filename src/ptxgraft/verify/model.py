@@ -22,8 +22,13 @@ class Writer:
     statement: str
     phases: list[int]
 
+    @property
+    def lane_text(self) -> str:
+        """Which lane stored, in words."""
+        return f"block {self.block} warp {self.warp} lane {self.lane}"
+
     def __str__(self) -> str:
-        return f"block {self.block} warp {self.warp} lane {self.lane} at line {self.line}: {self.statement}"
+        return f"{self.lane_text} at line {self.line}: {self.statement}"
 
 
 @dataclass(slots=True)
@@ -52,14 +57,25 @@ class Difference:
         return None
 
     def __str__(self) -> str:
-        text = f"{self.output}, {self.element} (byte {self.offset}): expected {self.expected}, found {self.found}"
-        if self.writer is not None:
+        text = f"{self.output}, {self.element} (byte {self.offset}): expected bytes {_spaced(self.expected)}, found {_spaced(self.found)}"
+        if self.writer is not None and self.expected_writer is not None:
+            by = f", by {self.expected_writer.lane_text}" if self.expected_writer.lane_text != self.writer.lane_text else ""
+            where = f"line {self.writer.line} of the graft (line {self.expected_writer.line} of the original{by})"
+            text += f"; stored by {self.writer.lane_text} at {where}: {self.writer.statement}"
+        elif self.writer is not None:
             text += f"; stored by {self.writer}"
         elif self.explained:
             text += "; nothing was stored there"
             if self.expected_writer is not None:
                 text += f", the reference stores it by {self.expected_writer}"
-        return text if self.phase is None else f"{text}; descends from phase {self.phase}"
+        if self.phase is None:
+            return text
+        return f"{text}; descends from phase {self.phase}{'' if self.writer is not None and self.writer.phases else ' of the original'}"
+
+
+def _spaced(digits: str) -> str:
+    """Bytes one by one, so that nobody reads them as one number."""
+    return " ".join(digits[i : i + 2] for i in range(0, len(digits), 2))
 
 
 @dataclass(slots=True)
