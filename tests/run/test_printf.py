@@ -57,7 +57,7 @@ def test_whole_numbers(flags: str, width: str, precision: str, size: str, kind: 
     template = f"<%{flags}{width}{precision}{size}{kind}>".encode()
     wide = size in ("l", "ll", "z", "j")
     given_: list[tuple[int, int]] = [(star, 4)] * (width == "*") + [(stars, 4)] * (precision == ".*") + [(value, 8 if wide else 4)]
-    theirs: list[object] = [ctypes.c_int(star)] * (width == "*") + [ctypes.c_int(stars)] * (precision == ".*")
+    theirs = [ctypes.c_int(star)] * (width == "*") + [ctypes.c_int(stars)] * (precision == ".*")
     text, count = ours(template, *given_)
     assert text == libc(template, *theirs, ctypes.c_int64(value) if wide else ctypes.c_int32(value & 0xFFFFFFFF))
     assert count == len(given_)
@@ -76,7 +76,7 @@ def test_floats(flags: str, width: str, precision: str, kind: str, star: int, st
         flags = flags.replace("0", "")  # glibc pads with zeros behind the number, which C forbids
     template = f"<%{flags}{width}{precision}{kind}>".encode()
     given_ = [(star, 4)] * (width == "*") + [(stars, 4)] * (precision == ".*") + [(bits_of(value), 8)]
-    theirs: list[object] = [ctypes.c_int(star)] * (width == "*") + [ctypes.c_int(stars)] * (precision == ".*")
+    theirs = [ctypes.c_int(star)] * (width == "*") + [ctypes.c_int(stars)] * (precision == ".*")
     assert ours(template, *given_)[0] == libc(template, *theirs, ctypes.c_double(value))
 
 
