@@ -44,7 +44,12 @@ def cut(
     ] = None,
     callee: Annotated[str | None, typer.Option("--callee", help="Name of the called function (mirror).", show_default=False)] = None,
     block: Annotated[
-        str | None, typer.Option("--block", help="Block shape X,Y,Z that the spec and the skeletons hold for; sizes the shared rows of mirror.", show_default=False)
+        str | None,
+        typer.Option(
+            "--block",
+            help="Block shape X,Y,Z that the spec and the skeletons hold for; sizes the shared rows of mirror.",
+            show_default=False,
+        ),
     ] = None,
     check: Annotated[bool, typer.Option(help="Assemble the result with ptxas when one is found.")] = True,
     json: JsonFlag = False,
