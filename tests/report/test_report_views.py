@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 import ptxgraft
 from ptxgraft import capture
 from ptxgraft.report import bisection_view, capture_view, launch_view, proof_view, spec_view, verdict_view
+from ptxgraft.spec import spec_markdown
 from ptxgraft.verify import Bisection, OutputResult, Sample, Verdict, WeightProof
 
 KERNEL = b""".version 8.0
@@ -77,6 +78,11 @@ barriers inside, at lines: none
 """
     )
     narrow = text(spec_view(made, full=False), 60)
+    assert "\n\nepilogues: no idiom recognised\n\ncut ABI" in narrow and "after phase" not in narrow
+    assert made.abi is not None
+    made.abi.shared.extend(["tile", "?"])
+    assert "shared arrays: tile, one that was not traced to its array; predicates: none" in text(spec_view(made))
+    assert "Shared arrays touched: `tile`, one that was not traced to its array" in spec_markdown(made)
     assert max(map(len, narrow.split("\n"))) <= 60 and "    A: 1 constant; B: 1 weights; C: 1 constant; weights: 128" in narrow
     assert "%r3" not in narrow
 

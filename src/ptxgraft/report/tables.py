@@ -13,7 +13,7 @@ from rich.text import Text
 from ptxgraft import capture
 from ptxgraft.report.listing import Listing
 from ptxgraft.spec import Abi, LayerSpec, Phase
-from ptxgraft.spec.writing import ranges_text, summary
+from ptxgraft.spec.writing import ranges_text, shared_name, summary
 from ptxgraft.verify import Bisection, Verdict, WeightProof
 
 VERDICT_STYLES = {"same": "green", "differs": "red"}
@@ -64,14 +64,14 @@ def _phases(phases: list[Phase]) -> Listing:
     return rows
 
 
-def _epilogues(spec: LayerSpec, full: bool) -> Listing:
+def _epilogues(spec: LayerSpec, full: bool) -> RenderableType:
     """What stands before the first phase and behind each; where nothing was recognised, the instruction counts."""
     rows = Listing(">after phase", ">statements", "what", title="epilogues")
     for label, epilogue in [("(start)", spec.prologue)] + [(str(p.index), p.epilogue) for p in spec.phases]:
         if epilogue.idioms or full:
             counts = ", ".join(f"{n} {kind}" for kind, n in epilogue.counts.items())
             rows.add_row(label, str(epilogue.instructions), "; ".join(epilogue.idioms) or f"({counts or 'nothing'})")
-    return rows
+    return rows if rows.rows else Text("epilogues: no idiom recognised")
 
 
 def _fragments(phase: Phase) -> Listing:
@@ -87,7 +87,9 @@ def _abi(abi: Abi, full: bool) -> list[RenderableType]:
     for title, registers in (("live in", abi.live_in), ("live out", abi.live_out)):
         names = ", ".join(f"{x.name} {x.type}" for x in registers) if full else ""
         parts.append(Text(f"{title}: {len(registers)} registers{': ' + names if names else ''}"))
-    parts.append(Text(f"shared arrays: {', '.join(abi.shared) or 'none'}; predicates: {', '.join(abi.predicates) or 'none'}"))
+    parts.append(
+        Text(f"shared arrays: {', '.join(map(shared_name, abi.shared)) or 'none'}; predicates: {', '.join(abi.predicates) or 'none'}")
+    )
     parts.append(Text(f"barriers inside, at lines: {', '.join(map(str, abi.barriers)) or 'none'}"))
     return [*parts, *(Text(f"cannot be cut: {reason}", style="red") for reason in abi.refusals)]
 

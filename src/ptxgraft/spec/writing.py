@@ -29,6 +29,11 @@ def summary(fragments: list[FragmentSpec]) -> str:
     return ", ".join(f"{n} {kind}" for kind, n in counts.most_common()) or "none"
 
 
+def shared_name(name: str) -> str:
+    """An array of an ABI's ``shared`` in words: ``?`` stands for accesses that were not traced to an array."""
+    return "one that was not traced to its array" if name == "?" else name
+
+
 def ranges_text(phase: Phase) -> str:
     """The covered weight bytes: the total and the outer bounds; how many more reach the phase through computation, and what could not be placed."""
     parts: list[str] = []
@@ -95,7 +100,8 @@ def spec_markdown(spec: LayerSpec) -> str:
     lines += ["## Cut ABI of the region", ""]
     for title, registers in (("Live in", abi.live_in), ("Live out", abi.live_out)):
         lines += [f"{title} ({len(registers)}): {', '.join(f'`{r.name}` {r.type}' for r in registers) or 'none'}", ""]
-    lines += [f"Shared arrays touched: {', '.join(f'`{s}`' for s in abi.shared) or 'none'}", ""]
+    shared = ", ".join(shared_name(s) if s == "?" else f"`{s}`" for s in abi.shared)
+    lines += [f"Shared arrays touched: {shared or 'none'}", ""]
     lines += [f"Predicates among them: {', '.join(f'`{p}`' for p in abi.predicates) or 'none'}", ""]
     lines += [f"Barriers inside (lines): {', '.join(map(str, abi.barriers)) or 'none'}", ""]
     lines += [f"Cannot be cut: {r}" for r in abi.refusals]
