@@ -1,19 +1,33 @@
 """One launch on both CPU engines.
 
-Invariant: the engines start from equal arguments and must leave equal bytes in every one of them.
+Invariant: the engines start from equal arguments and must leave equal bytes in every one of them. The engine ``warp`` has two ways to run a program: as one
+compiled function, and as threaded code. Compiling the function takes seconds, so most kernels take the second way, and some both.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import ptxgraft
+from ptxgraft.lower import warp_graph
 from ptxgraft.run.result import RunResult
+
+
+@contextmanager
+def threaded() -> Iterator[None]:
+    """Every program runs as threaded code."""
+    limit = warp_graph.LIMIT
+    warp_graph.LIMIT = 0
+    try:
+        yield
+    finally:
+        warp_graph.LIMIT = limit
 
 
 def launch(
@@ -41,13 +55,19 @@ def both(
     args: Sequence[Any],
     shared_bytes: int = 0,
     profile: str = "sm_90",
+    compiled: bool = False,
 ) -> list[Any]:
-    """What both engines leave in the arguments; fails where the two differ by a byte."""
-    by_engine = [launch(ptx, name, grid, block, args, shared_bytes, profile, engine)[0] for engine in ("warp", "numpy")]
-    for position, (warp, reference) in enumerate(zip(*by_engine, strict=True)):
-        for got, wanted in zip(arrays_of(warp), arrays_of(reference), strict=True):
-            assert same_bytes(got, wanted), f"{name}: the engines differ in argument {position}: {first_difference(got, wanted)}"
-    return by_engine[0]
+    """What both engines leave in the arguments; fails where the two differ by a byte. ``compiled``: also as one compiled function."""
+    reference = launch(ptx, name, grid, block, args, shared_bytes, profile, "numpy")[0]
+    with threaded():
+        found = {"threaded": launch(ptx, name, grid, block, args, shared_bytes, profile)[0]}
+    if compiled:
+        found["compiled"] = launch(ptx, name, grid, block, args, shared_bytes, profile)[0]
+    for way, left in found.items():
+        for position, (ours, theirs) in enumerate(zip(left, reference, strict=True)):
+            for got, wanted in zip(arrays_of(ours), arrays_of(theirs), strict=True):
+                assert same_bytes(got, wanted), f"{name}, {way}: the engines differ in argument {position}: {first_difference(got, wanted)}"
+    return reference
 
 
 def arrays_of(value: Any) -> list[NDArray]:

@@ -37,10 +37,10 @@ WAYS = ("sm_90", "sm_89", "debug")
 CASES = [(kind + form, WAYS[(i + j) % 3]) for i, kind in enumerate(KINDS) for j, form in enumerate(("", "_piped"))]
 
 
-def run(compiler: Compiler, way: str, kernel: str, kind: Kind, a: NDArray, bt: NDArray) -> NDArray:
+def run(compiler: Compiler, way: str, kernel: str, kind: Kind, a: NDArray, bt: NDArray, compiled: bool = False) -> NDArray:
     m, n = a.shape[0], bt.shape[0]
     args = [a.view(np.uint8), bt.view(np.uint8), np.full((m, n), 77, kind.total), n, a.shape[1] * a.itemsize]
-    return both(compiler.ptx("tensor", way), kernel, (n // 32, m // 32), 128, args)[2]
+    return both(compiler.ptx("tensor", way), kernel, (n // 32, m // 32), 128, args, compiled=compiled)[2]
 
 
 @pytest.mark.parametrize(("name", "way"), CASES)
@@ -57,7 +57,7 @@ def test_product_of_fractions(compiler: Compiler, name: str):
     kind, rng = KINDS[name], np.random.default_rng(5)
     k = 128 // np.dtype(kind.a).itemsize
     a, bt = rng.standard_normal((32, k)).astype(kind.a), rng.standard_normal((32, k)).astype(kind.b)
-    c = run(compiler, "sm_90", name + "_piped", kind, a, bt).astype(np.float64)
+    c = run(compiler, "sm_90", name + "_piped", kind, a, bt, compiled=True).astype(np.float64)
     if name == "tf32":  # a tensor core drops the bits that tf32 has not
         a, bt = ((x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for x in (a, bt))
     wide_a, wide_b = a.astype(np.float64), bt.astype(np.float64)

@@ -37,7 +37,7 @@ def triton_cache(tmp_path_factory: pytest.TempPathFactory):
         yield
 
 
-def compiled(name: str, args: list[Any], constants: dict[str, Any], capability: int, warps: int = 4, **options: Any) -> Compiled:
+def compiled(name: str, args: list[Any], constants: dict[str, Any], capability: int, warps: int = 4) -> Compiled:
     """A kernel for these arguments: arrays are pointers to 16-byte aligned memory, whole numbers and floats are parameters."""
     import triton
     import triton_sources
@@ -52,21 +52,31 @@ def compiled(name: str, args: list[Any], constants: dict[str, Any], capability: 
         (i,): [["tt.divisibility", 16]] for i, v in enumerate(args) if isinstance(v, np.ndarray) or (isinstance(v, int) and v % 16 == 0)
     }
     source = ASTSource(fn=function, signature={**signature, **dict.fromkeys(constants, "constexpr")}, constexprs=constants, attrs=aligned)
-    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps, **options})
+    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps, "enable_fp_fusion": True})
     return Compiled(made.asm["ptx"].encode(), made.metadata.shared, 32 * made.metadata.num_warps)
 
 
-def run(name: str, grid: Any, args: list[Any], capability: int = 80, warps: int = 4, constants: dict[str, Any] | None = None, **options: Any):
-    """What both engines leave in ``args``."""
-    made = compiled(name, args, constants or {}, capability, warps, **options)
-    raw = [v.view(RAW[v.itemsize]) if isinstance(v, np.ndarray) and v.dtype.name not in ("float32", "float16", "int32") else v for v in args]
-    out = both(made.ptx, name, grid, made.threads, [*raw, 0, 0], shared_bytes=made.shared_bytes)  # two scratch pointers, not used
+def run(
+    name: str,
+    grid: Any,
+    args: list[Any],
+    capability: int = 80,
+    warps: int = 4,
+    constants: dict[str, Any] | None = None,
+    function: bool = False,
+) -> list[Any]:
+    """What both engines leave in ``args``; ``function``: also as one compiled function."""
+    made = compiled(name, args, constants or {}, capability, warps)
+    raw = [
+        v.view(RAW[v.itemsize]) if isinstance(v, np.ndarray) and v.dtype.name not in ("float32", "float16", "int32") else v for v in args
+    ]
+    out = both(made.ptx, name, grid, made.threads, [*raw, 0, 0], made.shared_bytes, compiled=function)  # two scratch pointers, not used
     return [o.view(v.dtype) if isinstance(v, np.ndarray) else v for o, v in zip(out, args, strict=False)]
 
 
 def test_add():
     x, y = np.random.default_rng(1).standard_normal((2, 1000)).astype(np.float32)
-    assert np.array_equal(run("add", 4, [x, y, np.zeros(1000, np.float32), 1000], constants={"BLOCK": 256})[2], x + y)
+    assert np.array_equal(run("add", 4, [x, y, np.zeros(1000, np.float32), 1000], constants={"BLOCK": 256}, function=True)[2], x + y)
 
 
 def softmaxed(x: NDArray) -> NDArray:
@@ -77,7 +87,7 @@ def softmaxed(x: NDArray) -> NDArray:
 @pytest.mark.parametrize("warps", [1, 4])
 def test_softmax(warps: int):
     x = (np.random.default_rng(2).standard_normal((5, 112)) * 3).astype(np.float32)
-    out = run("softmax", 5, [x, np.zeros_like(x), 100, 112], 89, warps, {"BLOCK": 128})[1]
+    out = run("softmax", 5, [x, np.zeros_like(x), 100, 112], 89, warps, {"BLOCK": 128}, warps == 1)[1]
     assert np.allclose(out[:, :100], softmaxed(x[:, :100].astype(np.float64)), rtol=2.0**-18, atol=0)
     assert (out[:, 100:] == 0).all()
 
@@ -85,7 +95,11 @@ def test_softmax(warps: int):
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_layer_norm(dtype: type):
     rng = np.random.default_rng(3)
-    x, gain, bias = rng.standard_normal((4, 192)).astype(dtype), rng.standard_normal(192).astype(np.float32), rng.standard_normal(192).astype(np.float32)
+    x, gain, bias = (
+        rng.standard_normal((4, 192)).astype(dtype),
+        rng.standard_normal(192).astype(np.float32),
+        rng.standard_normal(192).astype(np.float32),
+    )
     args = [x, gain, bias, np.zeros((4, 192), np.float32), np.zeros(4, np.float32), 192, 1e-5]
     out = run("layer_norm", 4, args, 80, 4, {"BLOCK": 256})
     wide = x.astype(np.float64)
@@ -116,12 +130,19 @@ def test_matmul(kind: str, stages: int):
     element, total, limit, precision, capability = KINDS[kind]
     rng, (m, n, k) = np.random.default_rng(4), (48, 32, 112)
     a, b = whole(rng, (m, k), limit, element), whole(rng, (k, n), limit, element)
-    constants = {"M": 32, "N": 32, "K": 32, "STAGES": stages, "PRECISION": precision, "TOTAL": tl.int32 if total is np.int32 else tl.float32}
+    constants = {
+        "M": 32,
+        "N": 32,
+        "K": 32,
+        "STAGES": stages,
+        "PRECISION": precision,
+        "TOTAL": tl.int32 if total is np.int32 else tl.float32,
+    }
     args = [a, b, np.zeros((m, n), total), m, n, k]
     padded = np.zeros((64, k), element)  # rows of the last tile that are computed and not stored are read all the same
     padded[:m] = a
     args[0] = padded
-    c = run("matmul", (2, 1), args, max(capability, 80 if stages == 1 else 89), 2, constants)[2]
+    c = run("matmul", (2, 1), args, max(capability, 80 if stages == 1 else 89), 2, constants, kind in ("f16", "tf32") and stages == 1)[2]
     assert np.array_equal(c, (a.astype(np.int64) @ b.astype(np.int64)).astype(total))
 
 
@@ -130,7 +151,7 @@ def test_attention(causal: bool, stages: int):
     q, k, v = np.random.default_rng(5).standard_normal((3, 2, 64, 32)).astype(np.float16)
     constants = {"ROWS": 32, "KEYS": 16, "HEAD": 32, "CAUSAL": causal, "STAGES": stages}
     args = [q, k, v, np.zeros_like(q), 64, 1 / math.sqrt(32)]
-    out = run("attention", (2, 2), args, 80 if stages == 1 else 89, 2, constants)[3]
+    out = run("attention", (2, 2), args, 80 if stages == 1 else 89, 2, constants, stages == 1)[3]
     scores = q.astype(np.float64) @ k.astype(np.float64).transpose(0, 2, 1) / math.sqrt(32)
     if causal:
         scores[:, ~np.tri(64, dtype=bool)] = -np.inf

@@ -38,7 +38,9 @@ def layer_norm(x, gain, bias, out, mean_out, columns, epsilon, BLOCK: tl.constex
 
 
 @triton.jit
-def matmul(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr, TOTAL: tl.constexpr):
+def matmul(
+    a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr, TOTAL: tl.constexpr
+):
     rows, columns = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(1) * N + tl.arange(0, N)
     inner = tl.arange(0, K)
     left = a + rows[:, None] * k + inner[None, :]
@@ -55,7 +57,9 @@ def matmul(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, 
 
 
 @triton.jit
-def attention(q, k, v, out, length, scale, ROWS: tl.constexpr, KEYS: tl.constexpr, HEAD: tl.constexpr, CAUSAL: tl.constexpr, STAGES: tl.constexpr):
+def attention(
+    q, k, v, out, length, scale, ROWS: tl.constexpr, KEYS: tl.constexpr, HEAD: tl.constexpr, CAUSAL: tl.constexpr, STAGES: tl.constexpr
+):
     start, head = tl.program_id(0) * ROWS, tl.program_id(1) * length * HEAD
     rows, width = start + tl.arange(0, ROWS), tl.arange(0, HEAD)
     query = tl.load(q + head + rows[:, None] * HEAD + width[None, :])
