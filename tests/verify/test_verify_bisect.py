@@ -195,3 +195,10 @@ def test_another_modules_function_as_body(recorded, document):
 def test_sentences():
     assert str(Bisection(None, checked=["a", "out"])) == "no stage differs (2 compared: a, out)"
     assert Bisection(None, outputs=Verdict("differs", 1, 1)).exit_code == 1
+
+
+def test_a_skipped_stage_says_why_and_not_which_option_a_probe_takes(recorded, document):
+    """A mirror cut in the original's place: the region of its callee has no live-ins."""
+    made = cut(document, "layer", style="mirror", body="identity", block=BLOCK)
+    found = bisect(recorded, document, made.document, engine="numpy")
+    assert found.skipped == {"a": "the region has no live-ins: there is nothing to store"}

@@ -131,7 +131,8 @@ def probe_many(
         except (UnsupportedError, UsageError) as error:
             if missing is None:
                 raise
-            missing[stage] = str(error)
+            # The hint is for one who named the stage.
+            missing[stage] = error.message if error.place is None else f"{error.place}: {error.message}"
     if not found:
         raise UsageError(f"{entry!r} has no stage to probe", hint="; ".join(f"{k}: {v}" for k, v in (missing or {}).items()))
     program = next(iter(found.values()))[0]
