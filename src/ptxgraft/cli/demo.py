@@ -179,7 +179,7 @@ class _Demo:
 
     def commands(self) -> list[str]:
         folder, cap = shlex.quote(str(self.folder)), shlex.quote(str(self.capture))
-        block = "x".join(map(str, self.launches["enc4"].block))
+        block = ",".join(map(str, self.launches["enc4"].block))
         # Where the environment's folder is not on the PATH, the command is shown by its path.
         program = "ptxgraft" if shutil.which("ptxgraft") else shlex.quote(os.path.relpath(sys.argv[0]))
         lines = [
