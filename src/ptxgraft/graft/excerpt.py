@@ -25,7 +25,7 @@ from ptxgraft.spec import (
     region_abi,
     region_registers,
 )
-from ptxgraft.text import Document, Kind, Statement, register_declarations, variable_declarations
+from ptxgraft.text import Document, Kind, Statement, is_number, register_declarations, variable_declarations
 
 RegionChoice = Region | tuple[int, int] | str | None
 """A region as callers name it: None for the mma region, file lines (first, last), ``"phase 3"``, ``"phases 3-5"``, or a ``Region``."""
@@ -182,7 +182,7 @@ def declares(document: Document, scope: int, name: str) -> bool:
     if name in names:
         return True
     base = name.rstrip("0123456789")
-    return any(base.startswith(b) and name[len(b) :].isdigit() and int(name[len(b) :]) < n for b, n in ranges)
+    return any(base.startswith(b) and is_number(name[len(b) :]) and int(name[len(b) :]) < n for b, n in ranges)
 
 
 def _declarations(document: Document, index: int) -> tuple[set[str], list[tuple[str, int]]]:

@@ -14,7 +14,7 @@ from ptxgraft.graft.inline import fresh_labels
 from ptxgraft.graft.interface import Interface, Passed, address_text, uses_variables
 from ptxgraft.graft.shared_base import check_limit, dead_array, warps_of_block
 from ptxgraft.isa import align_up
-from ptxgraft.text import FreshNames
+from ptxgraft.text import FreshNames, is_number
 
 DYNAMIC_STEP = 1024
 """The dynamic array moves up by a multiple of this many bytes: kernels swizzle by the low bits of its address."""
@@ -158,7 +158,7 @@ def register_lines(piece: Excerpt) -> list[str]:
     for register in piece.registers.values():
         base = register.name.rstrip("0123456789")
         digits = register.name[len(base) :]
-        numbered = bool(digits) and str(int(digits)) == digits
+        numbered = is_number(digits)
         groups.setdefault((base if numbered else "", register.type.name), []).append(register.name)
         if numbered:
             bases.setdefault(base, set()).add(register.type.name)

@@ -248,10 +248,13 @@ class Binder:
         return labels
 
     def scope_of(self, index: int, scopes: dict[int, Scope], inline: int, declared: set[int]) -> Scope:
-        found = scopes.get(index)
-        if found is None:
-            parent = self.scope_of(self.document.scopes[index].parent, scopes, inline, declared)
-            found = scopes[index] = Scope(self, index, parent, inline)
+        missing: list[int] = []
+        while index not in scopes:
+            missing.append(index)
+            index = self.document.scopes[index].parent
+        found = scopes[index]
+        for inner in reversed(missing):
+            found = scopes[inner] = Scope(self, inner, found, inline)
             self.declare_scope(found, declared)
         return found
 

@@ -88,6 +88,11 @@ def parse_literal(text: str) -> Imm | None:
     return Imm("int", value.value) if isinstance(value, _Int) else Imm("decimal", value)
 
 
+def parse_integer(text: str) -> int:
+    """The value of an unsigned integer literal of at most 64 bits: decimal, 0x, 0b or octal, maybe with a U. SourceError for any other."""
+    return _integer(text).value
+
+
 @dataclass(frozen=True, slots=True)
 class _Int:
     """A 64-bit integer of a constant expression."""
@@ -105,6 +110,8 @@ def _integer(text: str) -> _Int:
     digits = text.rstrip("U")
     negative, digits = digits.startswith("-"), digits.lstrip("-")
     octal = len(digits) > 1 and digits[0] == "0" and digits[1] not in "xXbB"
+    if len(digits) > LONGEST:
+        raise SourceError(f"the literal of {len(digits)} digits has more than 64 bits")
     try:
         value = int(digits, 8) if octal else int(digits, 0)
     except ValueError:
@@ -113,6 +120,12 @@ def _integer(text: str) -> _Int:
         raise SourceError(f"literal {text!r} has more than 64 bits")
     return _Int(-value if negative else value, text.endswith("U") or bool(value >> 63))
 
+
+DEEPEST = 64
+"""How deeply operators and parentheses of one expression may be nested."""
+
+LONGEST = 256
+"""Characters of a literal, leading zeros included: more than any reader of PTX takes."""
 
 _Value = _Int | float
 _LEVELS: tuple[tuple[str, ...], ...] = (
@@ -137,6 +150,7 @@ class _Expression:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.depth = 0
         self.tokens: list[str] = []
         at = 0
         while at < len(text):
@@ -199,6 +213,14 @@ class _Expression:
             return float(_FLOATS[symbol](np.float64(x), np.float64(y)))
 
     def unary(self) -> _Value:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise SourceError("the constant expression is nested too deeply")
+        value = self.operand()
+        self.depth -= 1
+        return value
+
+    def operand(self) -> _Value:
         if not self.tokens:
             raise self.wrong()
         token = self.tokens.pop(0)

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ptxgraft.errors import SourceError
-from ptxgraft.isa.constants import Imm, parse_literal
+from ptxgraft.isa.constants import DEEPEST, Imm, parse_integer, parse_literal
+from ptxgraft.text import is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,8 @@ class OperandParser:
             return Vector(tuple(self(t) for t in split_top(_inside(text, "}"))))
         if first == "[":
             return self._bracket(_inside(text.removesuffix(".unified"), "]"))
+        if first == "(" and text.startswith("(" * DEEPEST):
+            raise SourceError("the parentheses are nested too deeply")
         if first == "(" and _is_group(text):
             return Group(tuple(self(t) for t in split_top(_inside(text, ")"))))
         if text == "_":
@@ -222,7 +225,7 @@ class OperandParser:
 
     def _bracket(self, inner: str) -> Operand:
         name, plus, offset = inner.partition("+")
-        if not plus or (offset.isdecimal() and offset[0] != "0") or offset == "0":
+        if not plus or is_number(offset):
             register = self._resolve(name)
             if register is not None:
                 return Address(Reg(register), int(offset or 0))
@@ -273,7 +276,7 @@ def _name_offset(text: str) -> tuple[str, int]:
     name, sign, sign2, digits = match.groups()
     if digits is None:
         return name, 0
-    return name, int(digits, 0) * (-1 if sign == "-" else 1) * (-1 if sign2 else 1)
+    return name, parse_integer(digits) * (-1 if sign == "-" else 1) * (-1 if sign2 else 1)
 
 
 _PIECE = re.compile(r"(?:[^,\[\](){}]++|\{[^\[\](){}]*+\}|\[(?:[^\[\](){}]++|\{[^\[\](){}]*+\})*+\])++")

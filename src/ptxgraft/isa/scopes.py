@@ -10,7 +10,7 @@ from typing import Protocol
 from ptxgraft.errors import SourceError
 from ptxgraft.isa.operands import OperandParser
 from ptxgraft.isa.types import TYPES, Type
-from ptxgraft.text import Document, Statement, register_declarations
+from ptxgraft.text import Document, Statement, is_number, register_declarations
 
 
 class Declarer(Protocol):
@@ -70,24 +70,28 @@ class Scope:
         self.digits_in_bases = any(base[-1:].isdigit() for base in self.ranges)
 
     def register(self, name: str) -> int | None:
-        found = self.registers.get(name)
-        if found is not None:
-            return found
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope.registers.get(name)
+            if found is None:
+                found = scope._declared(name)
+            if found is not None:
+                self.registers[name] = found
+                return found
+            scope = scope.parent
+        return None
+
+    def _declared(self, name: str) -> int | None:
+        """The register of this scope, used for the first time."""
         base = name.rstrip("0123456789")
         # A base that ends in digits itself (%r1<5> declares %r10 .. %r14): try the longer ones too.
         for end in range(len(base), len(name)) if self.digits_in_bases else (len(base),):
             declared = self.ranges.get(name[:end])
             digits = name[end:]
-            if declared is not None and digits and int(digits) < declared[0] and (digits[0] != "0" or digits == "0"):
+            if declared is not None and is_number(digits) and int(digits) < declared[0]:
                 found = self.registers[name] = self.binder.new_register(name, declared[1], self.index, self.inline)
                 return found
-        if self.vectors and "." in name:
-            found = self._element(name)
-        if found is None and self.parent is not None:
-            found = self.parent.register(name)
-            if found is not None:
-                self.registers[name] = found
-        return found
+        return self._element(name) if self.vectors and "." in name else None
 
     def _element(self, name: str) -> int | None:
         """The register of one element of a vector register: ``v.x`` (or ``v.r``) is the first."""
@@ -108,7 +112,7 @@ class Scope:
             if key in self.vectors:
                 count, type_, elements = self.vectors[key]
                 digits = name[len(key) :]
-                if (not digits) if count is None else bool(digits) and int(digits) < count:
+                if (not digits) if count is None else is_number(digits) and int(digits) < count:
                     return type_, elements
         return None
 

@@ -7,7 +7,6 @@ overlap, and every module variable that the entry names has an address and conte
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +21,7 @@ from ptxgraft.run.heap import Heap, make_heap, uses_heap
 from ptxgraft.run.images import HostImages, Surface, Texture, host_images
 from ptxgraft.run.memory import FILL, WINDOW_BYTES, Allocation, Memory, allocate, clear_of
 from ptxgraft.run.variables import place_variables
+from ptxgraft.text import extents
 
 Dim3 = tuple[int, int, int]
 
@@ -147,15 +147,10 @@ def _bytes_of(surface: Surface) -> NDArray[np.uint8]:
     return np.ascontiguousarray(surface.array).reshape(-1).view(np.uint8)
 
 
-_NUMBER = re.compile(r"\d+")
-
-
 def _declared(program: Program, directive: str) -> Dim3 | None:
     for name, text in program.entry.directives:
         if name == directive:
-            numbers = [int(n) for n in _NUMBER.findall(text)]
-            x, y, z = (*numbers, 1, 1, 1)[:3]
-            return x, y, z
+            return extents(text)
     return None
 
 

@@ -9,15 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ptxgraft.errors import SourceError
+from ptxgraft.errors import SourceError, UsageError
+from ptxgraft.isa.constants import DEEPEST, parse_integer
 from ptxgraft.isa.functions import functions_of
 from ptxgraft.isa.operands import parse_literal, split_top
 from ptxgraft.isa.program import Program, Variable, align_up
 from ptxgraft.isa.types import TYPES, Type
 from ptxgraft.run.memory import GAP, Allocation, allocate
 
-_SYMBOL = re.compile(r"^(generic\s*\()?\s*([A-Za-z_$%][\w$]*)\s*\)?\s*(?:\+\s*(\w+))?\s*\)?$")
+_SYMBOL = re.compile(r"^(generic\s*\()?\s*([A-Za-z_$%][\w$]*)\s*\)?\s*(?:\+\s*(\d\w*))?\s*\)?$")
 _LEAST_ALIGN = 256
+
+LARGEST = 1 << 40
+"""Bytes that one variable can have."""
 
 FIRST_VARIABLE = 0x7E00_0000_0000
 """Where variables are put, unless something lies there: far from the buffers of launches, which come and go while variables stay."""
@@ -30,6 +34,8 @@ def place_variables(program: Program, placed: dict[str, Allocation], others: Seq
     address = FIRST_VARIABLE
     for variable in needed:
         size = variable.size or TYPES[variable.type].bytes * sum(1 for _ in _elements(variable.init or ""))
+        if size > LARGEST:
+            raise UsageError(f"variable {variable.name!r} of {program.document.name} has {size} bytes; no device has that much memory")
         address = align_up(address, max(variable.align, _LEAST_ALIGN))
         for other in taken:
             if address < other.end + GAP and other.base < address + size + GAP:
@@ -41,12 +47,14 @@ def place_variables(program: Program, placed: dict[str, Allocation], others: Seq
             _initialise(program, variable, placed)
 
 
-def _elements(text: str) -> Iterator[str]:
+def _elements(text: str, depth: int = 0) -> Iterator[str]:
     """The scalars of an initialiser, nested braces flattened."""
     text = text.strip()
+    if depth > DEEPEST:
+        raise SourceError("the braces of an initialiser are nested too deeply")
     if text.startswith("{"):
         for part in split_top(text[1:-1].strip()):
-            yield from _elements(part)
+            yield from _elements(part, depth + 1)
     elif text:
         yield text
 
@@ -67,10 +75,10 @@ def _bits(program: Program, variable: Variable, text: str, type: Type, placed: d
         return literal.bits(type) & ((1 << type.width) - 1)
     match = _SYMBOL.match(text)
     if match and match[2] in placed:
-        return (placed[match[2]].base + int(match[3] or "0", 0)) & ((1 << type.width) - 1)
+        return (placed[match[2]].base + parse_integer(match[3] or "0")) & ((1 << type.width) - 1)
     functions = functions_of(program.document).addresses
     if match and match[2] in functions:
-        return (functions[match[2]] + int(match[3] or "0", 0)) & ((1 << type.width) - 1)
+        return (functions[match[2]] + parse_integer(match[3] or "0")) & ((1 << type.width) - 1)
     raise SourceError(
         f"cannot read {text!r} in the initialiser of {variable.name!r} of {program.document.name}",
         hint="numbers and the addresses of functions and variables are read",

@@ -25,6 +25,7 @@ from ptxgraft.spec.model import (
 )
 from ptxgraft.spec.provenance import Source, Tracer, shared_variable
 from ptxgraft.spec.regions import mma_region, region_abi
+from ptxgraft.text import extents
 
 _SHAPE = re.compile(r"m\d+n\d+k\d+")
 
@@ -78,8 +79,9 @@ def block_shape(flow: Flow) -> tuple[tuple[int, int, int], str]:
     """The block shape an entry states, or a guess that is named as one: (32, 1, warps) when it reads tid.z, (32, warps, 1) for tid.y."""
     directives = dict(flow.program.entry.directives)
     if ".reqntid" in directives:
-        return _extents(directives[".reqntid"]), "reqntid"
-    threads = int(np.prod(_extents(directives.get(".maxntid", "32"))))
+        return extents(directives[".reqntid"]) or (32, 1, 1), "reqntid"
+    x, y, z = extents(directives.get(".maxntid", "32")) or (32, 1, 1)
+    threads = x * y * z
     used = {o.name for i in flow.program.instructions for o in i.operands if type(o) is Special}
     if threads > 32 and threads % 32 == 0:
         if "tid.z" in used:
@@ -87,12 +89,6 @@ def block_shape(flow: Flow) -> tuple[tuple[int, int, int], str]:
         if "tid.y" in used:
             return (32, threads // 32, 1), "assumed"
     return (threads, 1, 1), "maxntid" if ".maxntid" in directives else "assumed"
-
-
-def _extents(text: str) -> tuple[int, int, int]:
-    numbers = [int(t) for t in text.replace(",", " ").split()]
-    x, y, z = (numbers + [1, 1, 1])[:3]
-    return x, y, z
 
 
 def phase_runs(flow: Flow) -> list[list[int]]:

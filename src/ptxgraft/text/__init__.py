@@ -15,6 +15,7 @@ from ptxgraft.text.declarations import (
 )
 from ptxgraft.text.document import Document
 from ptxgraft.text.edit import EditScript
+from ptxgraft.text.heads import extents, is_number
 from ptxgraft.text.model import Function, Kind, Parameter, Scope, Statement
 from ptxgraft.text.names import FreshNames
 from ptxgraft.text.operands import split_operands
@@ -31,6 +32,8 @@ __all__ = [
     "Statement",
     "Variable",
     "directives_in",
+    "extents",
+    "is_number",
     "parse_prototype",
     "parse_registers",
     "parse_variables",

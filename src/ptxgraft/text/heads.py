@@ -27,6 +27,13 @@ _WORD = re.compile(r"(\.[A-Za-z]\w*+)(?:\s++(\d\w*+))?+")
 _DIMENSION = re.compile(r"\[\s*+([^\]]*?)\s*+\]")
 
 
+EXTENTS = frozenset({".maxntid", ".reqntid"})
+"""Directives that state a block's shape."""
+
+LONGEST_COUNT = 18
+"""Digits of a number that a range of registers can reach."""
+
+
 @dataclass(slots=True)
 class Head:
     """What stands between '.entry' or '.func' and the body or the ';'."""
@@ -47,6 +54,20 @@ def integer(text: str) -> int | None:
         return int(digits, 8) if len(digits) > 1 and digits[0] == "0" else int(digits, 10)
     except ValueError:
         return None
+
+
+def is_number(digits: str) -> bool:
+    """Can this follow a base in the name of a register of a range: decimal, no leading zero, no longer than a count can be?"""
+    return digits.isdecimal() and len(digits) <= LONGEST_COUNT and (digits[0] != "0" or digits == "0")
+
+
+def extents(text: str) -> tuple[int, int, int] | None:
+    """``32, 1, 4`` as three positive numbers, those left out being 1; None for anything else."""
+    numbers = [integer(piece.strip()) or 0 for piece in text.split(",")]
+    if len(numbers) > 3 or min(numbers) < 1:
+        return None
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
 
 
 def dimensions(text: str) -> list[int] | None:
@@ -90,7 +111,11 @@ def parse_head(masked: str, text: str, start: int, end: int, report: Report) -> 
             )
             return head
         word = m.group(1) if m.lastindex else ".attribute"
-        head.directives.append((word, tidy(text[at + len(word) : m.end()]).rstrip(";").rstrip()))
+        words = tidy(text[at + len(word) : m.end()]).rstrip(";").rstrip()
+        if word in EXTENTS and extents(words) is None:
+            report(at, f"cannot read this '{word}'", "expected one to three positive numbers, as in '.maxntid 32, 1, 4'")
+        else:
+            head.directives.append((word, words))
         at = _skip(masked, m.end(), end)
     return head
 

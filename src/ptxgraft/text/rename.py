@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ptxgraft.errors import UsageError
 from ptxgraft.text.declarations import VARIABLE_SPACES, directives_in, parse_registers, parse_variables
 from ptxgraft.text.document import Document
-from ptxgraft.text.heads import IDENTIFIER
+from ptxgraft.text.heads import IDENTIFIER, is_number
 from ptxgraft.text.model import Kind, Scope, Statement
 
 _IDENTIFIER = re.compile(IDENTIFIER + r"\Z")
@@ -32,7 +32,7 @@ class _Range:
 
     def holds(self, name: str) -> bool:
         number = name[len(self.base) :]
-        return name.startswith(self.base) and number.isdecimal() and str(int(number)) == number and int(number) < self.count
+        return name.startswith(self.base) and is_number(number) and int(number) < self.count
 
 
 @dataclass(slots=True)

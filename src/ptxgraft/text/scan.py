@@ -60,7 +60,7 @@ _MOST_ERRORS = 1000
 _HEAD_STOP = re.compile(rf"[;{{}}]|(?:\.(?:visible|extern|weak|common){_WS}++)?\.(?:entry|func)\b")
 
 _SHAPES: dict[str, tuple[re.Pattern[str], str]] = {
-    ".version": (re.compile(rf"{_WS}++(\d++)\.(\d++)"), "'.version major.minor'"),
+    ".version": (re.compile(rf"{_WS}++(\d{{1,4}})\.(\d{{1,4}})\b"), "'.version major.minor'"),
     ".target": (re.compile(rf"{_WS}++{_ID}++(?:{_WS}*+,{_WS}*+{_ID}++)*+"), "'.target sm_NN'"),
     ".address_size": (re.compile(rf"{_WS}++(32|64)\b"), "'.address_size 32' or '.address_size 64'"),
     ".file": (re.compile(rf"{_WS}++\d++{_WS}*+\"[^\"\n]*\"(?:{_WS}*+,{_WS}*+\d++{_WS}*+,{_WS}*+\d++)?+"), "'.file number \"name\"'"),
