@@ -127,6 +127,12 @@ class Device:
             self._modules[image] = module
         return self._modules[image]
 
+    def unload(self, image: bytes) -> None:
+        """Forget a module; nothing may be running."""
+        module = self._modules.pop(image, None)
+        if module is not None:
+            self.call("cuModuleUnload", module)
+
     def start(self, module: Any, entry: str, grid: Iterable[int], block: Iterable[int], args: bytes, shared_bytes: int = 0) -> None:
         """Launch an entry of ``module`` and wait until it is done."""
         function = self.call("cuModuleGetFunction", module, entry.encode(), note=f" (entry {entry!r})")
@@ -257,9 +263,9 @@ def relocated(launch: Launch, moved: dict[int, int], handles: dict[int, int]) ->
     return bytes(args)
 
 
-def execute(device: Device, launch: Launch) -> None:
-    """Run a launch on the GPU; its allocations, module variables and surfaces change in place."""
-    module = device.module(launch.program.document.data)
+def execute(device: Device, launch: Launch, image: bytes = b"") -> None:
+    """Run a launch on the GPU; its allocations, module variables and surfaces change in place. ``image``: its module as another assembler made it."""
+    module = device.module(image or launch.program.document.data)
     try:
         buffers = [(a, device.buffer(a.data).address) for a in launch.allocations]
         for name, variable in launch.variables.items():
