@@ -165,7 +165,7 @@ class Lanes(Protocol):
         """The fields of the texture or surface behind a 64-bit handle, b32 each but ``base`` (b64, a host address).
 
         ``texture``: base (of f32x4 or u32x4 texels, 16 bytes each, row-major, depth outermost), width, height, depth (in texels), linear (0/1),
-        normalized (0/1), address_x/y/z (0 wrap, 1 clamp, 2 mirror, 3 border). ``surface``: base, row_bytes, height, depth, pitch, texel_bytes.
+        normalized (0/1), unfiltered (how many texels further on they lie as fetches by whole numbers read them), address_x/y/z (0 wrap, 1 clamp, 2 mirror, 3 border). ``surface``: base, row_bytes, height, depth, pitch, texel_bytes.
         An unknown handle is a fault.
         """
         ...

@@ -90,7 +90,7 @@ RECORD_BYTES = 32
 
 IMAGE_FIELDS = 16
 """An image: 16 64-bit words: handle, kind (0 texture, 1 surface), then its fields in the order of ``TEXTURE_FIELDS`` or ``SURFACE_FIELDS``."""
-TEXTURE_FIELDS = ("base", "width", "height", "depth", "linear", "normalized", "address_x", "address_y", "address_z")
+TEXTURE_FIELDS = ("base", "width", "height", "depth", "linear", "normalized", "unfiltered", "address_x", "address_y", "address_z")
 SURFACE_FIELDS = ("base", "row_bytes", "height", "depth", "pitch", "texel_bytes")
 
 OPERATION_HEAD = 12

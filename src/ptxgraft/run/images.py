@@ -88,16 +88,17 @@ class Texture:
         return {"unorm": UNORM, "snorm": SNORM}.get(row.meaning, HALF if row.dtype == np.float16 else FLOAT)
 
     def words(self) -> NDArray[np.uint32]:
-        """The decoded texels: uint32[texels, 4], the bits of f32 or of 32-bit integers. Where normalised integers are filtered: 16-bit ones as f32."""
+        """The decoded texels: uint32[texels, 4], the bits of f32 or of 32-bit integers. Where normalised integers are filtered: 16-bit ones as f32,
+        and then all texels again as unfiltered fetches read them."""
         row = FORMATS[self.format or 0]
         flat = np.ascontiguousarray(self.array).reshape(-1, self.array.shape[-1])
         if self.reads_integers:
             values = flat.astype(np.int64).astype(np.uint32)
         elif self.filtering in (UNORM, SNORM):
-            values = _sixteen_bits(flat).view(np.uint32)
+            values = np.concatenate([_sixteen_bits(flat), _floats(flat, row)]).view(np.uint32)
         else:
             values = _floats(flat, row).view(np.uint32)
-        words = np.zeros((flat.shape[0], 4), dtype=np.uint32)
+        words = np.zeros((values.shape[0], 4), dtype=np.uint32)
         words[:, : values.shape[1]] = values
         return words
 
@@ -183,7 +184,8 @@ def _starts(sizes: Iterator[int]) -> Iterator[int]:
 def _texture_fields(texture: Texture, base: int) -> dict[str, int]:
     width, height, depth = _extent(texture.array)
     fields = {"base": base, "width": width, "height": height, "depth": depth}
-    fields |= {"linear": texture.filtering, "normalized": int(texture.normalized)}
+    again = width * height * depth if texture.filtering in (UNORM, SNORM) else 0
+    fields |= {"linear": texture.filtering, "normalized": int(texture.normalized), "unfiltered": again}
     return fields | {f"address_{axis}": ADDRESS_MODES.index(mode) for axis, mode in zip("xyz", texture.address, strict=True)}
 
 

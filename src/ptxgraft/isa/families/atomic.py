@@ -119,12 +119,28 @@ def _float_add(lanes: Lanes, space: str, a: Value, type: str, b: Value) -> Calla
         fmt = type[:-2]
         halves = [(lanes.extract(b, i, 16), i) for i in (0, 16)]
         return lambda old: lanes.concat([lanes.float_add(fmt, lanes.extract(old, i, 16), half) for half, i in halves])
+    if type == "f64" and space != "shared":
+        return _f64_add(lanes, space, a, b)
     if type != "f32" or space == "shared":
         return lambda old: lanes.float_add(type, old, b)
     if space == "global":
         return lambda old: lanes.float_add(type, old, b, ftz=True)
     shared = lanes.is_space("shared", a)
     return lambda old: lanes.select(shared, lanes.float_add(type, old, b), lanes.float_add(type, old, b, ftz=True))
+
+
+def _f64_add(lanes: Lanes, space: str, a: Value, b: Value) -> Callable[[Value], Value]:
+    """Global memory adds by itself: there a NaN stays as it is, signalling or not (measured on an H200)."""
+    inside = lanes.const(0, 1) if space == "global" else lanes.is_space("shared", a)
+
+    def update(old: Value) -> Value:
+        total = lanes.float_add("f64", old, b)
+        kept = total
+        for x in (b, old):
+            kept = lanes.select(lanes.float_compare("f64", "nan", x, x), x, kept)
+        return lanes.select(inside, total, kept)
+
+    return update
 
 
 FLOATS = "{type:f32|f64}"

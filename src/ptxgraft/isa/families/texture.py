@@ -59,7 +59,9 @@ def _fetch(lanes: Lanes, handle: Value, coordinates: Sequence[Value], dimensions
     if ctype == "s32":
         # A texel that is named and not there is zero, whatever the address mode.
         border = lanes.const(BORDER, 32)
-        return tuple(_texel(lanes, {**fields, **{mode: border for _, mode in _NAMES}}, coordinates[:dimensions]))
+        skipped = lanes.shift_left(lanes.resize(fields["unfiltered"], 64), lanes.const(4, 32))
+        moved = {"base": lanes.add(fields["base"], skipped)} | {mode: border for _, mode in _NAMES}
+        return tuple(_texel(lanes, {**fields, **moved}, coordinates[:dimensions]))
     axes = list(coordinates[:dimensions])
     if dimensions == 1:
         # A line is filtered as a plane at y = 0, which a border mode of the y axis shows.
