@@ -115,7 +115,7 @@ class Runner:
             return again.allocations[0].data.view(f"u{size}")
         if self.out is None:
             self.out = self.card.buffer(CHUNK * 8)
-        args = struct.pack("<QI", self.out.address, first) + bytes(4)
+        args = struct.pack("<QI", self.out.address, first)
         self.card.start(self.card.module(cubin), "k", launch.grid, launch.block, args)
         return self.card.read(self.out.address, rows * size).view(f"u{size}")
 
