@@ -141,7 +141,8 @@ def test_cut(verb, layer, tmp_path, style):
     assert set(made["files"]) >= {"ptx", "spec_markdown", "spec_json", "skeleton_cuda", "skeleton_hip"}
     assert sorted(contents(out)) == sorted(p.rsplit("/", 1)[1] for p in made["files"].values())
     assert (
-        Document.read(out / f"layer-{style}.ptx").entry("layer") and json.loads((out / "layer-spec.json").read_text())["entry"] == "layer"
+        Document.read(out / f"layer-{style}.ptx").entry("layer")
+        and json.loads((out / f"layer-{style}-spec.json").read_text())["entry"] == "layer"
     )
     assert made["assembles"] in (True, None)
 
@@ -152,7 +153,7 @@ def test_cut_by_lines_and_phases_with_a_body_of_ones_own(verb, layer, tmp_path, 
     for region in ("phase 1", "64-64", "64"):
         ended = verb("cut", layer, "--region", region, "--body", body, "-o", tmp_path / "out")
         assert ended.code == 0 and "layer: lines 64 to 64 cut, style inline" in ended.out
-    assert verb("verify", package, "-g", tmp_path / "out" / "layer-inline.ptx", "--engine", "numpy").code == 1
+    assert verb("verify", package, "-g", tmp_path / "out" / "layer-inline-64-64.ptx", "--engine", "numpy").code == 1
 
 
 def test_cut_with_a_function_of_another_module(verb, layer, tmp_path, package):

@@ -74,7 +74,7 @@ def test_the_files_are_there_and_whole(demo, summary):
             assert (folder / f"{layer}-{style}-skeleton.cu").stat().st_size and (
                 folder / f"{layer}-{style}-skeleton.hip.cpp"
             ).stat().st_size
-        assert json.loads((folder / f"{layer}-spec.json").read_text())["entry"] == layer
+        assert json.loads((folder / f"{layer}-inline-spec.json").read_text())["entry"] == layer
     assert Document.read(folder / "enc4-wrong.ptx").entry("enc4")
     assert not [p.name for p in folder.iterdir() if p.name.startswith(".")]
 

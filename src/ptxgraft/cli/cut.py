@@ -66,7 +66,7 @@ def cut(
     lines, replacement = _region(region), _body(body)
     with about(file):
         made = make_cut(document, name, lines, style=style, body=replacement, callee=callee, block=shape)
-    files = write_cut(made, make_folder(output))
+    files = write_cut(made, make_folder(output), whole=region is None)
     log, assembles = _assembled(made) if check else ("not checked", None)
     head = f"{name}: lines {made.region.first_line} to {made.region.last_line} cut, style {style}; "
     parts = [
@@ -120,14 +120,18 @@ def _body(text: str | None) -> Body | None:
         return text_body(content)
 
 
-def write_cut(made: Cut, folder: Path) -> dict[str, Path]:
-    """Write all files of a cut into ``folder``, all or none; their paths by kind."""
-    entry = file_stem(made.entry)
-    stem = f"{entry}-{made.style}"
+def write_cut(made: Cut, folder: Path, whole: bool = True) -> dict[str, Path]:
+    """Write all files of a cut into ``folder``, all or none; their paths by kind.
+
+    Names hold entry and style, and the lines where the region is not the whole mma region, so that two cuts can share a folder.
+    """
+    stem = f"{file_stem(made.entry)}-{made.style}"
+    if not whole:
+        stem += f"-{made.region.first_line}-{made.region.last_line}"
     texts: dict[str, tuple[str, bytes | str]] = {
         "ptx": (f"{stem}.ptx", made.text),
-        "spec_markdown": (f"{entry}-spec.md", made.spec_markdown),
-        "spec_json": (f"{entry}-spec.json", json_text.dumps(plain(made.spec_json), indent=1)),
+        "spec_markdown": (f"{stem}-spec.md", made.spec_markdown),
+        "spec_json": (f"{stem}-spec.json", json_text.dumps(plain(made.spec_json), indent=1)),
         "declaration": (f"{stem}-declaration.ptx", made.declaration),
         "skeleton_cuda": (f"{stem}-skeleton.cu", made.skeletons.get("cuda", "")),
         "skeleton_hip": (f"{stem}-skeleton.hip.cpp", made.skeletons.get("hip", "")),
