@@ -9,7 +9,7 @@ from both_engines import both
 from compiling import Compiler
 from numpy.typing import NDArray
 
-WAYS = ("sm_80", "debug", "fast")
+WAYS = ("debug", "fast")
 
 
 def softmax(x: NDArray) -> NDArray:

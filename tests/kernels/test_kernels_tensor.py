@@ -57,7 +57,7 @@ def test_product_of_fractions(compiler: Compiler, name: str):
     kind, rng = KINDS[name], np.random.default_rng(5)
     k = 128 // np.dtype(kind.a).itemsize
     a, bt = rng.standard_normal((32, k)).astype(kind.a), rng.standard_normal((32, k)).astype(kind.b)
-    c = run(compiler, "sm_90", name + "_piped", kind, a, bt, compiled=True).astype(np.float64)
+    c = run(compiler, "sm_90", name + "_piped", kind, a, bt, compiled=name == "e4m3").astype(np.float64)
     if name == "tf32":  # a tensor core drops the bits that tf32 has not
         a, bt = ((x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for x in (a, bt))
     wide_a, wide_b = a.astype(np.float64), bt.astype(np.float64)

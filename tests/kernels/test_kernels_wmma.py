@@ -22,8 +22,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("way", ["sm_80", "debug"])
-@pytest.mark.parametrize("name", list(KINDS))
+@pytest.mark.parametrize(
+    ("name", "way"), [*((name, "sm_80") for name in KINDS), ("f16_col", "debug"), ("s8_col", "debug"), ("f64_col", "debug")]
+)
 def test_product(compiler: Compiler, name: str, way: str):
     element, total, rows, columns, depth = KINDS[name]
     rng, (m, n, k) = np.random.default_rng(1), (2 * rows, columns, 2 * depth)
