@@ -23,7 +23,7 @@ def every_plan(sparse: bool = False) -> dict[str, MmaPlan]:
             for shape in shapes:
                 for b in ("e4m3", "e5m2") if a in ("e4m3", "e5m2") else (a,):
                     for d in accumulators:
-                        for c in {d, "f16"} if d == "f32" else {d}:
+                        for c in ("f32", "f16") if d == "f32" else (d,):
                             try:
                                 plan = mma_plan(shape, d, a, b, c, profile, bit_op="xor" if a == "b1" else "", sparse=sparse)
                             except UnsupportedError:
