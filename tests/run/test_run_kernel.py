@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ptxgraft
-from ptxgraft.errors import SourceError, UnsupportedError, UsageError
+from ptxgraft.errors import KernelFault, SourceError, UnsupportedError, UsageError
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 SAXPY = (
@@ -145,6 +145,82 @@ def test_views_get_their_own_bytes_back() -> None:
     whole = np.zeros((50, 4), np.float32)
     ptxgraft.load(SAXPY).kernel("saxpy", engine="numpy").launch(1, 64, [50, 3.0, np.ones(50, np.float32), whole[:, 1]])
     assert whole[:, 1].tolist() == [3.0] * 50 and not whole[:, [0, 2, 3]].any()
+
+
+MOVE = (
+    HEAD
+    + """
+.visible .entry move(.param .u64 from, .param .u64 to)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<8>;
+    ld.param.u64 %rd1, [from]; ld.param.u64 %rd2, [to];
+    ld.global.u32 %r1, [%rd1]; add.u32 %r1, %r1, 100; st.global.u32 [%rd2], %r1;
+    ld.global.u32 %r2, [%rd1+4]; st.global.u32 [%rd2+8], %r2;
+    ret;
+}
+"""
+)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "warp"])
+def test_views_that_overlap_lie_in_one_buffer(engine: str) -> None:
+    kernel = ptxgraft.load(MOVE).kernel("move", engine=engine)
+    x = np.arange(6, dtype=np.uint32)
+    kernel.launch(1, 1, [x[:4], x[1:]])
+    assert x.tolist() == [0, 100, 2, 100, 4, 5]  # the second load sees the first store
+    y = np.arange(6, dtype=np.uint32)
+    kernel.launch(1, 1, [y, y.reshape(2, 3)])
+    assert y.tolist() == [100, 1, 1, 3, 4, 5]
+    z = np.arange(4, dtype=np.uint32)
+    kernel.launch(1, 1, [z.view(np.float32), z])
+    assert z.tolist() == [100, 1, 1, 3]
+
+
+def test_views_that_do_not_meet_are_buffers_of_their_own() -> None:
+    x = np.arange(8, dtype=np.uint32)
+    kernel = ptxgraft.load(MOVE).kernel("move", engine="numpy")
+    launch = kernel.prepare(1, 1, [x[:4], x[4:]]).launch
+    assert [a.size for a in launch.allocations] == [16, 16]
+    kernel.launch(1, 1, [x[::2], x[1::2]])
+    assert x.tolist() == [0, 100, 2, 3, 4, 2, 6, 7]
+
+
+def test_overlapping_views_that_are_not_contiguous_are_refused() -> None:
+    x = np.arange(12, dtype=np.uint32)
+    with pytest.raises(UsageError, match="arguments from and to share memory, and from is not contiguous"):
+        ptxgraft.load(MOVE).kernel("move", engine="numpy").launch(1, 1, [x[::2], x])
+
+
+def test_a_fault_is_raised_although_a_read_only_array_was_written() -> None:
+    x, y = np.arange(4, dtype=np.uint32), np.zeros(2, np.uint32)
+    y.flags.writeable = False
+    with pytest.raises(KernelFault):
+        ptxgraft.load(MOVE).kernel("move", engine="numpy").launch(1, 1, [x, y])
+
+
+@pytest.mark.parametrize("grid", [np.int64(2), (np.int32(2),), np.array([2, 1]), [2]])
+def test_numpy_numbers_are_numbers(grid) -> None:
+    kernel = ptxgraft.load(MOVE).kernel("move", engine="numpy")
+    assert kernel.prepare(grid, np.uint8(1), [np.zeros(4, np.uint32)] * 2).launch.grid == (2, 1, 1)
+
+
+@pytest.mark.parametrize("grid", [1.5, (1.5,), (1000.0,), "32", None, ("a",), {}])
+def test_what_is_no_grid_is_refused(grid) -> None:
+    with pytest.raises(UsageError, match="is no grid; a grid is a whole number or one to three of them"):
+        ptxgraft.load(MOVE).kernel("move", engine="numpy").launch(grid, 1, [np.zeros(4, np.uint32)] * 2)
+
+
+def test_other_options_that_are_none() -> None:
+    kernel, args = ptxgraft.load(bytearray(MOVE, "ascii")).kernel("move", engine="numpy"), [np.zeros(4, np.uint32)] * 2
+    with pytest.raises(UsageError, match=r"shared_bytes is 1\.5, which is no whole number"):
+        kernel.launch(1, 1, args, shared_bytes=1.5)  # pyright: ignore[reportArgumentType]
+    for budget in (0, -1):
+        with pytest.raises(UsageError, match="runs nothing"):
+            kernel.launch(1, 1, args, step_budget=budget)
+    with pytest.raises(SourceError, match="the file is empty"):
+        ptxgraft.load("")
+    with pytest.raises(SourceError, match="cannot be read"):
+        ptxgraft.load("a\0b")
 
 
 def test_a_read_only_array_may_be_read_alone() -> None:

@@ -55,6 +55,8 @@ def execute(
     """
     check_choice("engine", engine, list(ENGINES))
     check_choice("profile", profile, list(PROFILES))
+    if step_budget is not None and step_budget < 1:
+        raise UsageError(f"a step budget of {step_budget} statements runs nothing", hint="give 1 or more, or None for the engine's own")
     for w in watch or ():
         check_choice("watch kind", w.kind, ("memory", "surface"))
         if w.kind == "surface" and w.address_or_handle not in launch.surfaces:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from ptxgraft.run.heap import Heap
 from ptxgraft.run.images import Surface, Texture
 from ptxgraft.run.launch import STACK_BYTES, Launch, dim3
 from ptxgraft.run.memory import FIRST_ADDRESS, GAP, Allocation, allocate
+from ptxgraft.run.overlaps import Shared, shared_bytes_of
 from ptxgraft.run.result import RunResult
 from ptxgraft.text import Document
 
@@ -33,14 +34,14 @@ FIRST_HANDLE = 0x1_0000_0001
 """Handles of textures and surfaces count up from here: none looks like a small number or an address."""
 
 
-def load(source: str | bytes | os.PathLike[str]) -> Module:
+def load(source: str | bytes | bytearray | os.PathLike[str]) -> Module:
     """A module from a file (a path) or from PTX text (``bytes``, or a ``str`` with a line end or a ``.version`` in it).
 
     Raises ``SourceError`` when it cannot be read or is no PTX.
     """
-    if isinstance(source, bytes):
-        return Module(Document.parse(source))
-    if isinstance(source, str) and ("\n" in source or ".version" in source):
+    if isinstance(source, (bytes, bytearray)):
+        return Module(Document.parse(bytes(source)))
+    if isinstance(source, str) and ("\n" in source or ".version" in source or not source):
         return Module(Document.parse(source))
     return Module(Document.read(Path(source)))
 
@@ -83,8 +84,8 @@ class Kernel:
 
     def launch(
         self,
-        grid: int | Sequence[int],
-        block: int | Sequence[int],
+        grid: SupportsIndex | Sequence[SupportsIndex],
+        block: SupportsIndex | Sequence[SupportsIndex],
         args: Sequence[Any] = (),
         shared_bytes: int = 0,
         stack_bytes: int = STACK_BYTES,
@@ -93,19 +94,22 @@ class Kernel:
         """Run the kernel and bring back what it wrote.
 
         ``args`` go by position: a number becomes the parameter's type; an array a buffer whose pointer is passed and whose contents come back into the
-        same array (the same array given twice is one buffer); ``bytes`` fill a by-value parameter; a ``Texture`` or ``Surface`` becomes a handle.
+        same array (the same array given twice is one buffer, and views that overlap lie in one); ``bytes`` fill a by-value parameter; a ``Texture`` or ``Surface`` becomes a handle.
         ``stack_bytes`` is what a thread may have of stack (recursion, calls through pointers, ``alloca``). ``options`` go to ``run.execute``. Raises ``UsageError`` for arguments that do not fit.
         """
         prepared = self.prepare(grid, block, args, shared_bytes, stack_bytes)
         try:
-            return execute(prepared.launch, engine=self.engine, profile=self.profile, **options)
-        finally:
-            prepared.bring_back()
+            result = execute(prepared.launch, engine=self.engine, profile=self.profile, **options)
+        except BaseException:
+            prepared.bring_back(check=False)  # what went wrong first is what is raised
+            raise
+        prepared.bring_back()
+        return result
 
     def prepare(
         self,
-        grid: int | Sequence[int],
-        block: int | Sequence[int],
+        grid: SupportsIndex | Sequence[SupportsIndex],
+        block: SupportsIndex | Sequence[SupportsIndex],
         args: Sequence[Any] = (),
         shared_bytes: int = 0,
         stack_bytes: int = STACK_BYTES,
@@ -115,7 +119,8 @@ class Kernel:
         if len(args) != len(params):
             names = ", ".join(f"{p.name} ({_type_of(p)})" for p in params) or "none"
             raise UsageError(f"{self.name} takes {len(params)} arguments, not {len(args)}", hint=f"its parameters: {names}")
-        packer = _Packer(self.program)
+        arrays = [(p.name, a) for p, a in zip(params, args, strict=True) if isinstance(a, np.ndarray) and not a.dtype.hasobject]
+        packer = _Packer(self.program, shared_bytes_of(arrays))
         for param, value in zip(params, args, strict=True):
             packer.put(param, value)
         launch = Launch(
@@ -133,13 +138,13 @@ class Prepared:
     launch: Launch
     arrays: list[NDArray]
 
-    def bring_back(self) -> None:
-        """Copy the buffers back into the arrays. Raises ``UsageError`` when the kernel wrote to an array that is read-only."""
+    def bring_back(self, check: bool = True) -> None:
+        """Copy the buffers back into the arrays. Raises ``UsageError`` when the kernel wrote to an array that is read-only (``check``)."""
         for allocation, array in zip(self.launch.allocations, self.arrays, strict=True):
             now = allocation.data.view(array.dtype).reshape(array.shape)
             if array.flags.writeable:
                 array[...] = now
-            elif not np.array_equal(np.ascontiguousarray(array).reshape(-1).view(np.uint8), allocation.data):
+            elif check and not np.array_equal(np.ascontiguousarray(array).reshape(-1).view(np.uint8), allocation.data):
                 raise UsageError(f"{self.launch.program.name} wrote to {allocation.name}, whose array is read-only")
 
 
@@ -151,7 +156,8 @@ def _type_of(param: Variable) -> str:
 class _Packer:
     """Turns Python values into an argument block and the memory behind it."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, overlaps: Mapping[int, tuple[Shared, int]]) -> None:
+        self.overlaps = overlaps
         self.name = program.name
         self.block = bytearray(program.param_bytes)
         self.allocations: list[Allocation] = []
@@ -202,13 +208,15 @@ class _Packer:
     def _buffer(self, param: Variable, array: NDArray) -> int:
         if array.dtype.hasobject:
             raise self._refuse(param, array, "an array of Python objects has no bytes to pass")
-        if id(array) not in self._known:
-            allocation = allocate(self._address, array, f"argument {param.name}")
-            self._known[id(array)] = self._address
+        shared, offset = self.overlaps.get(id(array), (None, 0))
+        whole, name = (array, f"argument {param.name}") if shared is None else (shared.whole, f"arguments {', '.join(shared.names)}")
+        if id(whole) not in self._known:
+            allocation = allocate(self._address, whole, name)
+            self._known[id(whole)] = self._address
             self.allocations.append(allocation)
-            self.arrays.append(array)
+            self.arrays.append(whole)
             self._address = (allocation.end + 2 * GAP - 1) // GAP * GAP
-        return self._known[id(array)]
+        return self._known[id(whole)] + offset
 
     def _number(self, param: Variable, value: Any) -> bytes:
         type = TYPES[param.type]

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import index
+from typing import SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +42,12 @@ MAX_SHARED = 227 << 10
 """Bytes of shared memory a block may have on sm_90 (CUDA programming guide, "Compute Capabilities")."""
 
 
-def dim3(value: int | Sequence[int], what: str) -> Dim3:
+def dim3(value: SupportsIndex | Sequence[SupportsIndex], what: str) -> Dim3:
     """A grid or block as (x, y, z); fewer numbers are filled up with ones."""
-    numbers = (value,) if isinstance(value, int) else tuple(int(v) for v in value)
+    try:
+        numbers = tuple(index(v) for v in value) if isinstance(value, (Sequence, np.ndarray)) else (index(value),)
+    except TypeError:
+        raise UsageError(f"{value!r} is no {what}", hint=f"a {what} is a whole number or one to three of them") from None
     if not 1 <= len(numbers) <= 3:
         raise UsageError(f"a {what} has one to three dimensions, not {len(numbers)}")
     x, y, z = (*numbers, 1, 1)[:3]
@@ -77,6 +82,10 @@ class Launch:
     def __post_init__(self) -> None:
         self.grid, self.block = dim3(self.grid, "grid"), dim3(self.block, "block")
         self.args = bytes(self.args)
+        try:
+            self.shared_bytes = index(self.shared_bytes)
+        except TypeError:
+            raise UsageError(f"{self.program.name}: shared_bytes is {self.shared_bytes!r}, which is no whole number") from None
         _check_geometry(self)
         _check_arguments(self)
         _check_stack(self)

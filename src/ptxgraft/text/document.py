@@ -65,6 +65,8 @@ class Document:
             raise SourceError(f"{path}: is a directory", hint="name a PTX file in it") from None
         except OSError as e:
             raise SourceError(f"{path}: cannot be read ({e.strerror})") from None
+        except ValueError as e:  # a name with a null character in it
+            raise SourceError(f"{str(path)!r}: cannot be read ({e})") from None
         if not data.strip(b" \t\r\n\f\v\0"):
             raise SourceError(f"{path}: the file is empty", hint="expected a PTX module, which begins with '.version'")
         for magic, what in _BINARIES.items():
