@@ -239,3 +239,12 @@ def test_blocks_chosen_one_by_one_of_the_largest_grid(engine: str):
     grid = (2**31 - 1, 65535, 65535)
     kernel.launch(grid, 1, [out], blocks=[grid[0] * grid[1] * 65534])
     assert out[0] == 65534
+
+
+@pytest.mark.parametrize("engine", ["numpy", "warp"])
+@pytest.mark.parametrize(
+    ("offset", "said"), [(0, "writes to the argument block, which is read-only"), (8, "reads 4 bytes at param address 0x8")]
+)
+def test_an_atomic_on_the_argument_block(engine: str, offset: int, said: str):
+    body = f"    mov.u64 %rd4, out;\n    cvta.param.u64 %rd4, %rd4;\n    atom.add.u32 %r2, [%rd4+{offset}], 1;\n    ret;"
+    assert fault_of(module(body), block=1, engine=engine).startswith(f"<ptx>:15:5: {said}")

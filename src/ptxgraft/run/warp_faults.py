@@ -85,13 +85,13 @@ def fault_of(launch: Launch, code: Code, worker: Stopped, budget: int) -> BaseEx
 def _access(launch: Launch, site: Site, kind: Fault, address: int, size: int, access: int) -> PtxgraftError:
     space = Space(access >> 16 & 15).name.lower()
     write = bool(access & STORE_BIT)
-    if access & ATOMIC_BIT:
-        write = False  # it reads first
     if space == "generic":
         space = "global"
         for name, base in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW), ("param", PARAM_WINDOW)):
             if 0 <= address - base < WINDOW_BYTES:
                 space, address = name, address - base
+    if access & ATOMIC_BIT:  # it reads first, which the argument block allows
+        write = space == "param" and kind != Fault.ALIGNMENT and address + size <= len(launch.args)
     if kind == Fault.ALIGNMENT:
         return faults.misaligned(site, space, write, address, size)
     if space == "param" and write:
