@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import device, fuzz_memory, fuzz_programs, recording
+from benchmarks import device, fuzz_control, fuzz_memory, fuzz_programs, fuzz_tensor, recording
 from benchmarks.device_examples import PROFILE, find_ptxas
 from benchmarks.example_cases import SM
 from benchmarks.fuzz_kernels import BLOCK, Kernel, program_of
@@ -49,13 +49,13 @@ KINDS = {
     "fold": Kind(fuzz_programs.fold_kernel, BLOCK, 1),
     "chains": Kind(fuzz_programs.chains_kernel, 1 << 16, 12),
     "carry": Kind(fuzz_programs.carry_kernel, 1 << 16, 1),
-    "control": Kind(fuzz_programs.control_kernel, 1 << 14, 3),
-    "warp": Kind(fuzz_programs.warp_kernel, 1 << 15, 2),
+    "control": Kind(fuzz_control.control_kernel, 1 << 14, 3),
+    "warp": Kind(fuzz_control.warp_kernel, 1 << 15, 2),
     "memory": Kind(fuzz_memory.memory_kernel, 1 << 14, 3),
     "atomics": Kind(fuzz_memory.atomics_kernel, 1 << 12, 1),
-    "matrix": Kind(fuzz_memory.matrix_kernel, 1 << 14, 1),
-    "texture": Kind(fuzz_memory.texture_kernel, 1 << 14, 2),
-    "tensor": Kind(fuzz_memory.tensor_kernel, 1 << 13, 4),
+    "matrix": Kind(fuzz_tensor.matrix_kernel, 1 << 14, 1),
+    "texture": Kind(fuzz_tensor.texture_kernel, 1 << 15, 2),
+    "tensor": Kind(fuzz_tensor.tensor_kernel, 1 << 14, 4),
 }
 _LINE = re.compile(r", line (\d+); (?:error|fatal) *: *(.*)")
 _FAULT = 3
@@ -339,7 +339,13 @@ def main() -> None:
         "results": tally.total(), "differing": tally.total(DIFFERING), "only_optimised": tally.total(OPTIMISER), "nans": tally.total(NANS),
     }  # fmt: skip
     show(tally, result)
-    result |= {"by_kind": dict(tally.kernels), "by_root": tally.by_root(), "compared": dict(tally.compared)}
+    result |= {
+        "by_kind": dict(tally.kernels),
+        "columns": ["results", "differing", "only optimised", "NaNs"],
+        "by_root": tally.by_root(),
+        "compared": dict(tally.compared),
+        "roundings": dict(sorted(tally.roundings.items())),
+    }
     result |= {"refused_by_ptxas": dict(tally.refused), "errors": [replace_text(e) for e in tally.errors], "cases": len(tally.cases)}
     if options.cases:
         options.cases.write_text(json.dumps({"seed": options.seed, "cases": tally.cases, "errors": tally.errors}, indent=1) + "\n")

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.fuzz_kernels import Block, Kernel
+from ptxgraft.isa import TYPES
 
 KEPT = 3
 """Cases kept for one kind, label and set of machines that disagree."""
@@ -56,6 +57,16 @@ def _both_nan(hint: str, a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArra
     return good
 
 
+_ROUNDINGS = ("rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi")
+
+
+def rounding_of(opcode: str) -> str:
+    """Root, rounding and types of an opcode that says how it rounds: ``cvt.rz.f16.f32``; '' for others."""
+    root, *words = opcode.split(".")
+    rounding = [w for w in words if w in _ROUNDINGS]
+    return ".".join([root, *rounding, *(w for w in words if w in TYPES)]) if rounding else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A block in which machines disagree: which of them are unlike the first, and how many results by the root that made them."""
@@ -67,9 +78,10 @@ class Difference:
 
 @dataclass(slots=True)
 class Tally:
-    """Sums of one worker, or of all."""
+    """Sums of one worker, or of all. ``roundings``: results of single instructions that agree, by ``rounding_of``."""
 
     compared: dict[str, dict[str, list[int]]] = field(default_factory=lambda: defaultdict(dict))
+    roundings: Counter[str] = field(default_factory=Counter)
     kernels: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
     refused: Counter[str] = field(default_factory=Counter)
@@ -103,6 +115,8 @@ class Tally:
                 row[NANS] += int((nans & ~wrong).sum())
                 counts.append((out.root, int(wrong.sum())))
                 word += out.words
+            if kernel.kind == "forms" and not unlike and (name := rounding_of(block.label)):
+                self.roundings[name] += rows * len(block.outs)
             if unlike:
                 found.append(Difference(number, "+".join(sorted(unlike)), counts))
         return found
@@ -136,6 +150,7 @@ class Tally:
                 for i, count in enumerate(counts):
                     row[i] += count
         self.kernels.update(other["kernels"])
+        self.roundings.update(other["roundings"])
         self.refused.update(other["refused"])
         for kind, spent in other["seconds"].items():
             for what, seconds in spent.items():
@@ -147,7 +162,7 @@ class Tally:
         """As JSON takes it."""
         seconds = {k: {w: round(s, 2) for w, s in spent.items()} for k, spent in self.seconds.items()}
         return {
-            "compared": dict(self.compared), "kernels": dict(self.kernels), "seconds": seconds, "refused": dict(self.refused),
+            "compared": dict(self.compared), "roundings": dict(self.roundings), "kernels": dict(self.kernels), "seconds": seconds, "refused": dict(self.refused),
             "errors": self.errors, "cases": self.cases,
         }  # fmt: skip
 

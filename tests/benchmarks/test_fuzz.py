@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from benchmarks.device_examples import find_ptxas
 from benchmarks.fuzz_kernels import BLOCK, Block, Kernel, Out, Reg, program_of
-from benchmarks.fuzz_tally import DIFFERING, NANS, OPTIMISER, Tally, case_of
+from benchmarks.fuzz_tally import DIFFERING, NANS, OPTIMISER, Tally, case_of, rounding_of
 
 from benchmarks import fuzz_device, fuzz_programs, fuzz_sweep, fuzz_values
 from ptxgraft.errors import UsageError
@@ -184,6 +184,16 @@ def test_tallies_add_up() -> None:
         total.merge(json.loads(json.dumps(one.plain())))
     assert total.total() == 2 * one.total() and total.kernels["forms"] == 2
     assert sum(row[0] for row in total.by_root().values()) == total.total()
+
+
+def test_results_are_counted_by_rounding() -> None:
+    assert rounding_of("cvt.rz.ftz.sat.f16.f32") == "cvt.rz.f16.f32" and rounding_of("add.s32") == ""
+    group = next(i for i, forms in enumerate(fuzz_programs.form_groups()) if any(f.opcode == "div.rz.f32" for f in forms))
+    kernel = fuzz_programs.forms_kernel((1, 0, group), BLOCK)
+    numpy = answers(kernel)["numpy"]
+    tally = Tally()
+    tally.add(kernel, {"warp": numpy, "numpy": numpy})
+    assert tally.roundings["div.rz.f32"] >= BLOCK and tally.total(DIFFERING) == 0
 
 
 def test_a_round_has_every_kind_by_its_share() -> None:

@@ -130,13 +130,13 @@ def _float_add(lanes: Lanes, space: str, a: Value, type: str, b: Value) -> Calla
 
 
 def _f64_add(lanes: Lanes, space: str, a: Value, b: Value) -> Callable[[Value], Value]:
-    """Global memory adds by itself: there a NaN stays as it is, signalling or not (measured on an H200)."""
+    """Global memory adds by itself: there a NaN stays as it is, signalling or not, that of b before that of memory (measured on an H200)."""
     inside = lanes.const(0, 1) if space == "global" else lanes.is_space("shared", a)
 
     def update(old: Value) -> Value:
         total = lanes.float_add("f64", old, b)
         kept = total
-        for x in (b, old):
+        for x in (old, b):
             kept = lanes.select(lanes.float_compare("f64", "nan", x, x), x, kept)
         return lanes.select(inside, total, kept)
 
