@@ -79,6 +79,14 @@ BITS: tuple[Model, ...] = (
     lambda a, b: _dot(_parts(a, 16, True), _parts(b, 8, True)[:2], -4),
     lambda a, b: signed(a & 0xFFFFFF, 24) * signed(b & 0xFFFFFF, 24),
     lambda a, b: max(_s(a + b & ALL32), 12) ^ min(a, b, 77),
+    lambda a, b: _lanes(a, b, 8, lambda x, y: abs(x - y)),
+    lambda a, b: sum(abs(x - y) for x, y in zip(_parts(a, 8, False), _parts(b, 8, False), strict=True)),
+    lambda a, b: sum(abs(x - y) for x, y in zip(_parts(a, 16, False), _parts(b, 16, False), strict=True)),
+    lambda a, b: (
+        _lanes(a, b, 8, lambda x, y: min(max(signed(x, 8) + signed(y, 8), -128), 127))
+        ^ _lanes(a, b, 16, lambda x, y: max(x - y, 0))
+        ^ _lanes(a, b, 8, lambda x, y: int(signed(x, 8) >= signed(y, 8)))
+    ),
 )
 
 

@@ -108,7 +108,7 @@ extern "C" __global__ void wide(const uint64_t *x, const uint64_t *y, uint64_t *
 // -- bits -------------------------------------------------------------------------------------------------------------
 extern "C" __global__ void bits(const uint32_t *x, const uint32_t *y, uint32_t *out) {
     int i = threadIdx.x;
-    uint32_t a = x[i], b = y[i], *o = out + 24 * i;
+    uint32_t a = x[i], b = y[i], *o = out + 28 * i;
     o[0] = __popc(a);
     o[1] = __clz(a);
     o[2] = __brev(a);
@@ -133,6 +133,10 @@ extern "C" __global__ void bits(const uint32_t *x, const uint32_t *y, uint32_t *
     o[21] = __dp2a_lo(static_cast<int>(a), static_cast<int>(b), -4);
     o[22] = __mul24(static_cast<int>(a), static_cast<int>(b));
     o[23] = __viaddmax_s32(static_cast<int>(a), static_cast<int>(b), 12) ^ __vimin3_u32(a, b, 77u);
+    o[24] = __vabsdiffu4(a, b);
+    o[25] = __vsadu4(a, b);
+    o[26] = __vsadu2(a, b);
+    o[27] = __vaddss4(a, b) ^ __vsubus2(a, b) ^ __vsetges4(a, b);
 }
 
 // -- constants, globals, unions ---------------------------------------------------------------------------------------
