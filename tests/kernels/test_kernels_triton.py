@@ -34,6 +34,7 @@ def triton_cache(tmp_path_factory: pytest.TempPathFactory):
     """Triton keeps what it compiles in a folder of this session."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
+        patch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # as it has been: products and sums become one operation
         yield
 
 
@@ -208,3 +209,45 @@ def test_functions():
 def test_transpose():
     x = np.random.default_rng(10).standard_normal((64, 32)).astype(np.float16)
     assert np.array_equal(run("transpose", 1, [x, np.zeros((32, 64), np.float16)], 89, 4, {"ROWS": 64, "COLUMNS": 32})[1], x.T * 2)
+
+
+def test_a_linear_recurrence():
+    rng = np.random.default_rng(11)
+    slopes, offsets = rng.choice([-1, 1, 2], (16, 32)).astype(np.float32), whole(rng, (16, 32), 3)
+    slopes[::2] = 1  # at most eight doublings: exact
+    out = run("recurrence", 1, [slopes, offsets, np.zeros_like(slopes)], 80, 4, {"ROWS": 16, "COLUMNS": 32})[2]
+    row = np.zeros(32, np.float32)
+    for i in range(16):
+        row = row * slopes[i] + offsets[i]
+        assert np.array_equal(out[i], row), i
+
+
+def test_loops_of_unknown_length():
+    x = np.random.default_rng(12).integers(1, 200, 64, dtype=np.int32)
+    out = run("steps_to_one", 1, [x, np.zeros(64, np.int32)], 89, 2, {"BLOCK": 64})[1]
+    for value, got in zip(x.tolist(), out.tolist(), strict=True):
+        count = 0
+        while value != 1:
+            value, count = (value // 2 if value % 2 == 0 else 3 * value + 1), count + 1
+        assert got == count
+
+
+@pytest.mark.parametrize(("dtype", "capability"), [("float8_e5m2", 80), ("float8_e5m2", 90), ("float8_e4m3fn", 89)])
+def test_small_floats(dtype: str, capability: int):
+    rng, kind = np.random.default_rng(13), np.dtype(getattr(ml_dtypes, dtype))
+    x = (rng.standard_normal(128) * 2.0 ** rng.integers(-10, 7, 128)).astype(np.float32)
+    args = [x, np.zeros(128, kind), np.zeros(128, ml_dtypes.bfloat16), np.zeros((2, 128), np.float32)]
+    _, eighths, halves, back = run("small_floats", 1, args, capability, 4, {"BLOCK": 128})
+    most = float(ml_dtypes.finfo(kind).max)
+    for got, wide, wanted in zip((eighths, halves), back, (x.clip(-most, most).astype(kind), x.astype(ml_dtypes.bfloat16)), strict=True):
+        assert got.tobytes() == wanted.tobytes()
+        assert np.array_equal(wide, wanted.astype(np.float32))
+
+
+def test_atomics():
+    x = np.random.default_rng(14).integers(-1000, 1000, 256, dtype=np.int32)
+    args = [x, np.zeros(6, np.int32), np.zeros(4, np.int32), np.zeros(2, np.float16)]
+    _, sums, bits, halves = run("atomics", 2, args, 80, 4, {"BLOCK": 128})
+    assert sums.tolist() == [x[x & 3 == k].sum() for k in range(4)] + [max(0, x[x & 1 == k].max()) for k in range(2)]
+    assert bits.tolist() == [f.reduce(x[x & 1 == k]) for f in (np.bitwise_xor, np.bitwise_or) for k in range(2)]
+    assert halves.tolist() == [(x[x & 1 == k] & 7).sum() for k in range(2)]

@@ -134,3 +134,48 @@ def transpose(x, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     rows, columns = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     tile = tl.load(x + rows[:, None] * COLUMNS + columns[None, :])
     tl.store(out + columns[:, None] * ROWS + rows[None, :], tl.trans(tile) * 2)
+
+
+@triton.jit
+def _compose(slope, offset, next_slope, next_offset):
+    return slope * next_slope, offset * next_slope + next_offset
+
+
+@triton.jit
+def recurrence(slopes, offsets, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    _, found = tl.associative_scan((tl.load(slopes + at), tl.load(offsets + at)), 0, _compose)
+    tl.store(out + at, found)
+
+
+@triton.jit
+def steps_to_one(x, out, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    values = tl.load(x + at).to(tl.int64)
+    count = tl.zeros((BLOCK,), tl.int32)
+    while tl.max((values != 1).to(tl.int32), axis=0) > 0:
+        count += (values != 1).to(tl.int32)
+        values = tl.where(values == 1, 1, tl.where(values % 2 == 0, values // 2, 3 * values + 1))
+    tl.store(out + at, count)
+
+
+@triton.jit
+def small_floats(x, eighths, halves, back, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    values = tl.load(x + at)
+    eighth, half = values.to(eighths.dtype.element_ty), values.to(tl.bfloat16)
+    tl.store(eighths + at, eighth)
+    tl.store(halves + at, half)
+    tl.store(back + at, eighth.to(tl.float32))
+    tl.store(back + BLOCK + at, half.to(tl.float32))
+
+
+@triton.jit
+def atomics(x, sums, bits, halves, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    values = tl.load(x + at)
+    tl.atomic_add(sums + (values & 3), values)
+    tl.atomic_max(sums + 4 + (values & 1), values)
+    tl.atomic_xor(bits + (values & 1), values)
+    tl.atomic_or(bits + 2 + (values & 1), values)
+    tl.atomic_add(halves + (values & 1), (values & 7).to(tl.float16))
