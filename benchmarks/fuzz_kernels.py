@@ -262,10 +262,11 @@ class Builder:
         return register.name
 
     def register(self, width: int, hint: str = "", last: Reg | None = None) -> Reg | None:
-        """A register of that width: ``last`` if it fits, else mostly one with that meaning, and rather a late one."""
-        if last is not None and last.width == width:
+        """A register of that width: ``last`` if it fits, else mostly one with that meaning, and rather a late one. For an f64 only an f64 will do: other
+        bits could be a NaN of their own."""
+        fitting = [r for r in self.registers if r.width == width and (hint != "f64" or r.hint == "f64")]
+        if last is not None and last in fitting:
             return last
-        fitting = [r for r in self.registers if r.width == width]
         same = [r for r in fitting if r.hint == hint]
         chosen = same if same and self.chance(0.8) else fitting
         if not chosen:

@@ -165,7 +165,7 @@ def _texture(rng: np.random.Generator) -> Texture:
 @cache
 def tensor_forms() -> list[Form]:
     """All products: dense, sparse, wmma."""
-    found = [f for f in forms() if f.tensor]
+    found = [f for f in forms() if f.tensor and "aligned" in f.opcode.split(".")]
     for entry in ENTRIES["mma"]:
         if entry.meaning is not None and entry.sm <= 90 and ".sp" in entry.spelling:
             choices = [(*s.choices, "") if s.optional else s.choices for s in entry.slots]

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.device_examples import find_ptxas
 from benchmarks.fuzz_kernels import BLOCK, Block, Kernel, Out, Reg, program_of
 from benchmarks.fuzz_tally import DIFFERING, NANS, OPTIMISER, Tally, case_of, rounding_of
+from benchmarks.recording import RESULTS
 
 from benchmarks import fuzz_device, fuzz_programs, fuzz_sweep, fuzz_values
 from ptxgraft.errors import UsageError
@@ -243,3 +244,18 @@ def test_a_sweep_takes_one_operand_of_32_bits() -> None:
     for opcode in ("add.f32", "nonsense.f32", "sqrt.rn.f64"):
         with pytest.raises(UsageError):
             fuzz_sweep.text_of(opcode)
+
+
+# -- records ----------------------------------------------------------------------------------------------------------
+def test_a_thousand_million_results_agree() -> None:
+    noted = json.loads((RESULTS / "fuzz_device.json").read_text())
+    agreeing = noted["results"] - noted["differing"] - noted["only_optimised"] - noted["nans"]
+    assert agreeing >= 10**9 and noted["engines"] == ["warp", "numpy"] and not noted["errors"] and noted["card"] and noted["driver"]
+    open_ = {kind: sum(row[DIFFERING] for row in roots.values()) for kind, roots in noted["compared"].items()}
+    assert {kind for kind, count in open_.items() if count} <= {"texture", "chains"} and sum(open_.values()) < 2000
+
+
+def test_all_sweeps_agree() -> None:
+    noted = json.loads((RESULTS / "fuzz_sweep.json").read_text())
+    complete = [opcode for opcode, row in noted["sweeps"].items() if row["compared"] == 1 << 32]
+    assert set(fuzz_sweep.APPROXIMATE) <= set(complete) and noted["differing"] == 0
