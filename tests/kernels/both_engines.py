@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 
 import ptxgraft
 from ptxgraft.lower import warp_graph
+from ptxgraft.run.kernel import Module
 from ptxgraft.run.result import RunResult
+from ptxgraft.text import Document
 
 
 @contextmanager
@@ -30,6 +33,12 @@ def threaded() -> Iterator[None]:
         warp_graph.LIMIT = limit
 
 
+@lru_cache(maxsize=4)
+def _parsed(ptx: bytes, compiled: bool) -> Document:
+    """A module that several launches share; one that is compiled is not the one that runs as threaded code, whose code the engine keeps."""
+    return Document.parse(ptx)
+
+
 def launch(
     ptx: bytes,
     name: str,
@@ -39,11 +48,13 @@ def launch(
     shared_bytes: int = 0,
     profile: str = "sm_90",
     engine: str = "warp",
+    compiled: bool = False,
 ) -> tuple[list[Any], RunResult]:
-    """Run a kernel on copies of ``args``; gives the copies as the kernel left them, and the run's result."""
+    """Run a kernel of a fresh module on copies of ``args``; gives the copies as the kernel left them, and the run's result."""
     memo: dict[int, Any] = {}
     mine = [copy.deepcopy(a, memo) for a in args]
-    result = ptxgraft.load(ptx).kernel(name, profile=profile, engine=engine).launch(grid, block, mine, shared_bytes=shared_bytes)
+    module = Module(_parsed(ptx, compiled))
+    result = module.kernel(name, profile=profile, engine=engine).launch(grid, block, mine, shared_bytes=shared_bytes)
     return mine, result
 
 
@@ -62,7 +73,7 @@ def both(
     with threaded():
         found = {"threaded": launch(ptx, name, grid, block, args, shared_bytes, profile)[0]}
     if compiled:
-        found["compiled"] = launch(ptx, name, grid, block, args, shared_bytes, profile)[0]
+        found["compiled"] = launch(ptx, name, grid, block, args, shared_bytes, profile, compiled=True)[0]
     for way, left in found.items():
         for position, (ours, theirs) in enumerate(zip(left, reference, strict=True)):
             for got, wanted in zip(arrays_of(ours), arrays_of(theirs), strict=True):

@@ -66,11 +66,10 @@ def test_rms_norm_in_bfloat16(compiler: Compiler, way: str):
     assert np.allclose(out.view(ml_dtypes.bfloat16).astype(np.float64), wanted, rtol=2.0**-8 + 2.0**-20, atol=0)
 
 
-@pytest.mark.parametrize("causal", [0, 1])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("causal", "way"), [(0, "sm_90"), (1, "debug"), (1, "fast")])
 def test_attention(compiler: Compiler, causal: int, way: str):
-    q, k, v = np.random.default_rng(5).standard_normal((3, 2, 64, 16)).astype(np.float32)
-    out = both(compiler.ptx("norms", way), "attention", (2, 2), 32, [q, k, v, np.zeros_like(q), 64, causal])[3]
+    q, k, v = np.random.default_rng(5).standard_normal((3, 1, 64, 16)).astype(np.float32)
+    out = both(compiler.ptx("norms", way), "attention", (2, 1), 32, [q, k, v, np.zeros_like(q), 64, causal])[3]
     scores = q.astype(np.float64) @ k.astype(np.float64).transpose(0, 2, 1) / 4
     if causal:
         scores[:, ~np.tri(64, dtype=bool)] = -np.inf
