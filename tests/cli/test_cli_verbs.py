@@ -462,7 +462,7 @@ def test_how_a_verb_ends(capsys):
         (UnsupportedError("not yet", hint="wait"), 3, "ptxgraft: not yet; wait\n"),
         (DeviceError("gone"), 4, "ptxgraft: gone\n"),
         (KeyboardInterrupt(), 130, "ptxgraft: stopped\n"),
-        (OSError(28, "No space left on device", "/tmp/x"), 2, "ptxgraft: /tmp/x: No space left on device\n"),
+        (OSError(28, "No space left on device", "some/place"), 2, "ptxgraft: some/place: No space left on device\n"),
         (MemoryError("1 TiB"), 2, "ptxgraft: not enough memory: 1 TiB\n"),
         (MemoryError(), 2, "ptxgraft: not enough memory\n"),
         (SourceErrors([SourceError(f"e{n}") for n in range(50)]), 2, "ptxgraft: and 30 more errors\n"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 
 import pytest
 from graft_kernels import MIXED, MMA, document
@@ -67,14 +66,6 @@ def test_a_branch_into_the_region(style: str):
         "jump.ptx:13:2: lines 14 to 17 of 'jump_in' cannot be cut: line 13: `@%p1 bra INSIDE;` branches into the region; "
         "choose lines that hold the branch and its target, or neither of them"
     )
-
-
-def test_the_shared_case_is_refused_and_analysed():
-    path = Path("/work/shared/cases/label_between_blocks.ptx")
-    if not path.exists():
-        pytest.skip("the shared cases are not on this machine")
-    module = document(path.read_text(), "case.ptx")
-    assert "`@%p1 bra INSIDE;` branches into the region" in refusal(module, "jump_in", None)
 
 
 def test_a_branch_out_of_the_region():
