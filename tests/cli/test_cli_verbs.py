@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -231,35 +232,7 @@ def test_probe_that_no_lane_comes_to(verb, tmp_path, package):
 
 # -- launches -----------------------------------------------------------------------------------------------------------------
 
-SAXPY = """.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry saxpy(.param .u32 n, .param .f32 a, .param .u64 x, .param .u64 y)
-{
-	.reg .pred %p<2>;
-	.reg .b32 %r<6>;
-	.reg .f32 %f<5>;
-	.reg .b64 %rd<6>;
-	ld.param.u32 %r1, [n];
-	ld.param.f32 %f1, [a];
-	ld.param.u64 %rd1, [x];
-	ld.param.u64 %rd2, [y];
-	mov.u32 %r2, %ctaid.x;
-	mov.u32 %r3, %ntid.x;
-	mov.u32 %r4, %tid.x;
-	mad.lo.u32 %r5, %r2, %r3, %r4;
-	setp.ge.u32 %p1, %r5, %r1;
-	@%p1 ret;
-	mul.wide.u32 %rd3, %r5, 4;
-	add.s64 %rd4, %rd1, %rd3;
-	add.s64 %rd5, %rd2, %rd3;
-	ld.global.f32 %f2, [%rd4];
-	ld.global.f32 %f3, [%rd5];
-	fma.rn.f32 %f4, %f1, %f2, %f3;
-	st.global.f32 [%rd5], %f4;
-	ret;
-}
-"""
+SAXPY = (Path(__file__).parents[2] / "examples" / "saxpy.ptx").read_text()
 
 
 @pytest.mark.parametrize("engine", ["numpy", "warp"])
