@@ -53,6 +53,8 @@ class Memory(Fields):
 
     group = LANES // 2
     grouped = True
+    argument_bytes = 0
+    """Bytes that every launch's argument block has at least."""
 
     def __init__(self, out: Emitter, w: str = "%w") -> None:
         super().__init__(out, w)
@@ -175,6 +177,14 @@ class Memory(Fields):
         ways: list[tuple[str, list[str]]] = []
         if self.grouped and space != "local":
             bytes_ = width // 8 * count
+            if self.may_be_row(address, count):
+                row, groups = out.fresh_label("row"), out.fresh_label("try")
+                ok, first = self.row(segment, address, bytes_, 1 if space == "host" else bytes_)
+                self.branch(ok, row, groups)
+                out.label(row)
+                ways.append((row, [out.value(f"load {type}, ptr {self.host(segment, first)}, align 1")]))
+                out.emit(f"br label %{done}")
+                out.label(groups)
             ways.append(self.load_groups(segment, address, width, count, 1 if space == "host" else bytes_, rest, done))
             out.label(rest)
         values = self.values(width, count)
@@ -195,6 +205,16 @@ class Memory(Fields):
         out = self.out
         bytes_ = width // 8 * count
         segment = self.segment(space)
+        if (
+            space == "param"
+            and isinstance(address.const, int)
+            and not address.const % bytes_
+            and address.const + bytes_ <= self.argument_bytes
+        ):
+            pointer = self.host(segment, address.name)
+            return tuple(
+                Val(out.value(f"load i{width}, ptr {self.address(pointer, i * width // 8)}, align 1"), width, True) for i in range(count)
+            )
         fast, slow, done = out.fresh_label("one"), out.fresh_label("slow"), out.fresh_label("loaded")
         some = out.value(f"icmp ne i32 {self.bits}, 0")
         ok = self.inside(segment, address.name, bytes_, 1 if space == "host" else bytes_)
@@ -235,6 +255,22 @@ class Memory(Fields):
         zeros = self.out.value(f"call i32 @llvm.ctlz.i32(i32 {self.bits}, i1 false)")
         lane = self.out.value(f"xor i32 {self.out.value(f'and i32 {zeros}, 31')}, 31")
         return self.out.value(f"zext i32 {lane} to i64")
+
+    # -- the whole warp -----------------------------------------------------------------------------------------------
+    def may_be_row(self, address: Val, count: int) -> bool:
+        """Is it worth a try that all lanes are neighbours? Of an affine address that is known before a loop, for groups as for the warp."""
+        return count == 1 and not address.uniform and address not in self.affine
+
+    def row(self, segment: Segment, address: Val, bytes_: int, align: int) -> tuple[str, str]:
+        """(i1: all lanes are active, and their addresses neighbours inside the segment; the first address, i64)."""
+        out, name = self.out, self.vector(address, 64)
+        first = out.value(f"extractelement <{LANES} x i64> {name}, i64 0")
+        offsets = out.value(f"sub <{LANES} x i64> {name}, {self.splat(first, 64)}")
+        steps = ", ".join(f"i64 {i * bytes_}" for i in range(LANES))
+        near = self.every(f"icmp eq <{LANES} x i64> {offsets}, <{steps}>", LANES)
+        all_ = out.value(f"icmp eq i32 {self.bits}, -1")
+        there = self.inside(segment, first, bytes_ * LANES, align)
+        return out.value(f"and i1 {out.value(f'and i1 {all_}, {near}')}, {there}"), first
 
     # -- groups of lanes ----------------------------------------------------------------------------------------------
     def classify(self, segment: Segment, address: Val, bytes_: int, align: int) -> tuple[str, list[tuple[str, str]]]:
@@ -355,6 +391,14 @@ class Memory(Fields):
 
     def store_groups(self, segment: Segment, address: Val, names: Sequence[str], width: int, align: int, otherwise: str, done: str) -> None:
         out, size, count = self.out, self.group, len(names)
+        if self.may_be_row(address, count):
+            row, tried = out.fresh_label("row"), out.fresh_label("try")
+            ok, first = self.row(segment, address, width // 8, align)
+            self.branch(ok, row, tried)
+            out.label(row)
+            out.emit(f"store <{LANES} x i{width}> {names[0]}, ptr {self.host(segment, first)}, align 1")
+            out.emit(f"br label %{done}")
+            out.label(tried)
         fits, groups = self.classify(segment, address, width // 8 * count, align)
         fast = out.fresh_label("groups")
         self.branch(fits, fast, otherwise)

@@ -41,6 +41,7 @@ class Statements:
         self.out = Emitter(module)
         self.program = program
         self.machine: Machine = self.make_machine()
+        self.machine.argument_bytes = program.param_bytes
         self.lanes = WarpLanes(self.out, profile, self.machine, features)
 
     def make_machine(self) -> Machine:

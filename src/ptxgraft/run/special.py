@@ -33,6 +33,8 @@ LANE_VALUES: dict[str, tuple[int, ...]] = {
 }
 """Registers that depend on the lane alone, by lane."""
 
+_ZEROS = dict.fromkeys(SPECIALS - CLOCKS - LANE_VALUES.keys() - ALIASES.keys() - {*PER_BLOCK, *PER_THREAD, *PER_WARP}, 0)
+
 
 def width(name: str) -> int:
     """Width in bits of a special register, named without its ``%``."""
@@ -41,7 +43,7 @@ def width(name: str) -> int:
 
 def constants(launch: Launch) -> dict[str, int]:
     """The registers that hold one value all over a launch. Those that describe the machine say: one multiprocessor, no cluster, counters at 0."""
-    values = dict.fromkeys(SPECIALS - CLOCKS - LANE_VALUES.keys() - ALIASES.keys() - {*PER_BLOCK, *PER_THREAD, *PER_WARP}, 0)
+    values = _ZEROS.copy()
     for axis, extent, blocks in zip("xyz", launch.block, launch.grid, strict=True):
         values[f"ntid.{axis}"] = extent
         values[f"nctaid.{axis}"] = blocks

@@ -41,6 +41,7 @@ from ptxgraft.run.launch import Launch, block_list
 from ptxgraft.run.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Allocation, padded
 from ptxgraft.run.result import RunResult, StoreRecord, Watch
 from ptxgraft.run.warp_faults import fault_of
+from ptxgraft.run.warp_threads import run_all
 from ptxgraft.run.warp_turns import QUANTUM, run_turns, waiting_budget
 
 DEFAULT_STEPS = 1 << 28
@@ -55,7 +56,8 @@ _PREPARED_LIMIT = 16
 
 _prepared: dict[tuple[int, str], tuple[Program, Code]] = {}
 _prepared_lock = threading.Lock()
-_caches: dict[str, Cache] = {}
+_caches: dict[tuple[str | None, ...], Cache] = {}
+"""By what says where a cache lies."""
 
 
 def run(
@@ -84,7 +86,7 @@ def run(
     else:
         count = 1 if code.ordered or watch else min(threads or os.cpu_count() or 1, len(chosen))
         workers = [_Worker(job, _log(job)) for _ in range(count)]
-        _run_all(workers)
+        run_all(workers)
     bad = [w for w in workers if w.fault_kind]
     if bad:
         first = min(bad, key=lambda w: w.fault_block)
@@ -160,28 +162,15 @@ def _joins(program: Program, flow: Cfg, uniform: frozenset[int]) -> set[int]:
 
 
 def _cache() -> Cache:
-    fresh = Cache()
-    return _caches.setdefault(str(fresh.directory), fresh)
-
-
-def _run_all(workers: Sequence[_Worker]) -> None:
-    """Each worker on a thread of its own: compiled code runs without Python's lock."""
-    threads = [threading.Thread(target=worker.run, name=f"ptxgraft-warp-{i}", daemon=True) for i, worker in enumerate(workers)]
-    for thread in threads:
-        thread.start()
-    try:
-        for thread in threads:
-            thread.join()
-    except BaseException:  # an interrupt: the blocks that run must end before their memory may go
-        for worker in workers:
-            worker.stop()
-        for thread in threads:
-            thread.join()
-        raise
+    place = tuple(os.environ.get(name) for name in ("PTXGRAFT_CACHE_DIR", "XDG_CACHE_HOME", "HOME"))
+    found = _caches.get(place)
+    if found is None:
+        found = _caches[place] = Cache()
+    return found
 
 
 def _address(array: NDArray) -> int:
-    return array.ctypes.data
+    return array.__array_interface__["data"][0]
 
 
 @dataclass(eq=False)
@@ -340,24 +329,27 @@ class _Worker:
             log_limit=_LOG_ENTRIES if job.watches else 0,
             service=ctypes.cast(self.service, ctypes.c_void_p).value or 0,
         )
-        threads = np.arange(warps * 32, dtype=np.uint32)
+        self.begin_headers(warps, size)
+
+    def begin_headers(self, warps: int, size: int) -> None:
+        """Fill in what a warp's header says all through a launch."""
+        launch, worker = self.job.launch, padded(WARP.size)
+        WARP.write(worker, worker=_address(self.structure), launch=_address(self.job.structure), shared=_address(self.shared))
+        headers = self.warps.reshape(warps, size)
+        headers[:, : WARP.size] = worker
+        threads = np.arange(warps * 32, dtype=np.uint32).reshape(warps, 32)
         x, y, _ = launch.block
-        axes = (threads % x, threads // x % y, threads // (x * y))
-        for warp in range(warps):
-            base = warp * size
-            lanes = slice(32 * warp, 32 * warp + 32)
-            there = min(32, launch.threads - 32 * warp)
-            WARP.write(
-                self.warps,
-                base,
-                initial=(1 << there) - 1,
-                number=warp,
-                worker=_address(self.structure),
-                launch=_address(job.structure),
-                shared=_address(self.shared),
-                local=_address(self.local) + local * warp,
-                **{name: tuple(int(v) for v in axis[lanes]) for name, axis in zip(("tid_x", "tid_y", "tid_z"), axes, strict=True)},
-            )
+
+        def put(name: str, values: NDArray) -> None:
+            headers[:, WARP[name] : WARP[name] + values.itemsize * values.shape[1]] = values.view(np.uint8)
+
+        for name, axis in (("tid_x", threads % x), ("tid_y", threads // x % y), ("tid_z", threads // (x * y))):
+            put(name, axis)
+        numbers = np.arange(warps, dtype=np.uint32).reshape(warps, 1)
+        there = np.minimum(launch.threads - 32 * numbers, 32).astype(np.uint64)
+        put("number", numbers)
+        put("initial", ((np.uint64(1) << there) - np.uint64(1)).astype(np.uint32))
+        put("local", _address(self.local) + numbers.astype(np.uint64) * (launch.local_total * 32))
 
     def run(self) -> None:
         """Run blocks until none is left or one met a fault."""
