@@ -25,7 +25,7 @@ def cut_or_none(first: int, last: int, style: str):
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(BODY.start, BODY.stop - 1), st.integers(0, 40), st.sampled_from(["inline", "mirror"]))
+@given(st.integers(BODY.start, BODY.stop - 1), st.integers(0, 40), st.sampled_from(["inline", "call", "mirror"]))
 def test_any_region_cut_gives_the_same_bytes(first: int, length: int, style: str):
     made = cut_or_none(first, min(first + length, BODY.stop - 1), style)
     assume(made is not None)
@@ -68,7 +68,7 @@ REGIONS = {
 }
 
 
-@pytest.mark.parametrize("style", ["inline", "mirror"])
+@pytest.mark.parametrize("style", ["inline", "call", "mirror"])
 @pytest.mark.parametrize("name", REGIONS)
 def test_every_kind_of_region_runs_to_the_same_bytes(name: str, style: str):
     first, last = (line(text) for text in REGIONS[name])
@@ -77,12 +77,12 @@ def test_every_kind_of_region_runs_to_the_same_bytes(name: str, style: str):
 
 
 @needs_ptxas
-@pytest.mark.parametrize("style", ["inline", "mirror", "extern"])
+@pytest.mark.parametrize("style", ["inline", "call", "mirror", "extern"])
 @pytest.mark.parametrize("name", REGIONS)
 def test_every_kind_of_region_assembles(name: str, style: str):
     first, last = (line(text) for text in REGIONS[name])
     made = cut(
-        DOCUMENT, "mixed", (first, last), style="inline" if style == "inline" else "mirror", body=None if style == "extern" else "identity"
+        DOCUMENT, "mixed", (first, last), style="mirror" if style == "extern" else style, body=None if style == "extern" else "identity"
     )
     result = assemble(made.document)
     assert result.ok, result.log
@@ -131,7 +131,7 @@ def test_the_mirror_interface_lists_what_is_passed():
 
 
 def test_head_and_version_stay():
-    for style in ("inline", "mirror"):
+    for style in ("inline", "call", "mirror"):
         made = cut(DOCUMENT, "mixed", (line("cvt.u16.u32"), line("xor.b64 %rd6")), style=style, body="identity")
         old, new = DOCUMENT.entry("mixed"), made.document.entry("mixed")
         assert [(p.name, p.type) for p in new.params] == [(p.name, p.type) for p in old.params]
@@ -141,7 +141,7 @@ def test_head_and_version_stay():
 
 def test_windows_line_ends_are_kept():
     module = document(MIXED.replace("\n", "\r\n"))
-    for style in ("inline", "mirror"):
+    for style in ("inline", "call", "mirror"):
         made = cut(module, "mixed", (line("cvt.u16.u32"), line("xor.b64 %rd6")), style=style, body="identity")
         assert b"\n" not in made.text.replace(b"\r\n", b"")
         assert (run_mixed(made.document) == EXPECTED).all()
@@ -167,7 +167,7 @@ def test_lines_of_a_callee_map_to_the_region():
     assert made.old_line(number) == line("shl.b64 %rd5")
 
 
-@pytest.mark.parametrize("style", ["inline", "mirror"])
+@pytest.mark.parametrize("style", ["inline", "call", "mirror"])
 @pytest.mark.parametrize("region", [None, "phase 0", "phase 1", "phases 0-1"])
 def test_regions_by_phase(region: str | None, style: str):
     module = document(MMA)

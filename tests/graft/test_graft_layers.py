@@ -33,7 +33,7 @@ def outputs(layer: str, module: Document) -> list[bytes]:
 def test_identity_cuts_give_the_layers_bytes(layer: str):
     module = reference_document(layer)
     expected = outputs(layer, module)
-    for style in ("inline", "mirror"):
+    for style in ("inline", "call", "mirror"):
         made = cut(module, layer, style=style, body="identity")
         assert outputs(layer, made.document) == expected
     wrong = cut(module, layer, body=wrong_fragment_body(module, layer, 3))

@@ -58,7 +58,7 @@ INSIDE:
 """
 
 
-@pytest.mark.parametrize("style", ["inline", "mirror"])
+@pytest.mark.parametrize("style", ["inline", "call", "mirror"])
 def test_a_branch_into_the_region(style: str):
     module = document(JUMP_IN, "jump.ptx")
     assert refusal(module, "jump_in", None, style, block=(32, 1, 1)) == (
@@ -166,8 +166,8 @@ def test_an_entry_without_tensor_cores_needs_lines():
 
 def test_unknown_styles_and_bodies():
     module = document(MMA)
-    with pytest.raises(UsageError, match="style 'call' is not known; styles are inline, mirror"):
-        cut(module, "product", style="call")
+    with pytest.raises(UsageError, match="style 'paste' is not known; styles are inline, call, mirror"):
+        cut(module, "product", style="paste")
     with pytest.raises(UsageError, match="body 'nothing' is not known"):
         cut(module, "product", body="nothing")
     with pytest.raises(UsageError, match="the mirror style takes no block of PTX text"):

@@ -32,17 +32,21 @@ def cut(
         ),
     ] = None,
     style: Annotated[
-        str, typer.Option("--style", help="inline: a block in place; mirror: a call whose results come back through shared memory.")
+        str,
+        typer.Option(
+            "--style",
+            help="inline: a block in place; call: a function of the module; mirror: a call whose results come back through shared memory.",
+        ),
     ] = "inline",
     body: Annotated[
         str | None,
         typer.Option(
             "--body",
-            help="identity, a file with PTX text for a block, or FILE:NAME for a .func of another module. Default: identity (inline), a mere declaration (mirror).",
+            help="identity, a file with PTX text for a block, or FILE:NAME for a .func of another module. Default: identity (inline, call), a mere declaration (mirror).",
             show_default=False,
         ),
     ] = None,
-    callee: Annotated[str | None, typer.Option("--callee", help="Name of the called function (mirror).", show_default=False)] = None,
+    callee: Annotated[str | None, typer.Option("--callee", help="Name of the called function.", show_default=False)] = None,
     block: Annotated[
         str | None,
         typer.Option(

@@ -12,18 +12,20 @@ from functools import cached_property
 from ptxgraft.errors import PtxgraftError, SourceError, UsageError
 from ptxgraft.flow import Flow
 from ptxgraft.graft.bodies import Body, BodyChoice, identity_body
+from ptxgraft.graft.callee import identity_callee
+from ptxgraft.graft.calls import call_text
 from ptxgraft.graft.excerpt import Excerpt, RegionChoice, Rendered, excerpt, indented, is_spelled
 from ptxgraft.graft.inline import write_identity, write_text
-from ptxgraft.graft.inline_function import check_parameters, inlined_text
+from ptxgraft.graft.inline_function import check_parameters, inlined_text, result_of
 from ptxgraft.graft.interface import Interface, interface
 from ptxgraft.graft.merge import merge_function, raise_version
-from ptxgraft.graft.mirror import call_text, choose_rows, identity_callee
+from ptxgraft.graft.rows import choose_rows
 from ptxgraft.graft.skeleton import skeleton
 from ptxgraft.isa import Program, bind
 from ptxgraft.spec import Abi, LayerSpec, Region, layer_spec, spec_json, spec_markdown
 from ptxgraft.text import Document, EditScript, FreshNames, Kind, Statement, directives_in
 
-STYLES = ("inline", "mirror")
+STYLES = ("inline", "call", "mirror")
 
 
 @dataclass(eq=False)
@@ -157,8 +159,9 @@ def cut(
     """Cut a region of ``entry`` out and put ``body`` in its place.
 
     ``region``: None for the mma region, (first, last) file lines, ``"phase 3"``, ``"phases 3-5"``, or a ``Region``. ``style``: ``inline`` (a block; the
-    default body is the region itself) or ``mirror`` (one call; without a body the callee is only declared, ``"identity"`` gives the region as a
-    function of the module). ``callee`` names the function (made fresh when the module has the name). ``block`` is the block shape that the spec's and
+    default body is the region itself), ``call`` (one call of a function of the module that returns the live-outs; the default body is the
+    region as such a function) or ``mirror`` (one call; live-outs come back through shared memory; without a body the callee is only declared,
+    ``"identity"`` gives the region as a function of the module). ``callee`` names the function (made fresh when the module has the name). ``block`` is the block shape that the spec's and
     the skeletons' thread-dependent offsets are evaluated for; it also sizes a mirror cut's shared rows.
 
     UnsupportedError when the region cannot be cut, UsageError for a bad call, SourceError when the new text does not bind.
@@ -171,7 +174,10 @@ def cut(
     piece = excerpt(Flow(bind(document, entry)), region)
     fresh = FreshNames(document)
     script = EditScript(document)
-    made = _inline(script, piece, fresh, given) if style == "inline" else _mirror(script, piece, fresh, given, callee, block)
+    if style == "inline":
+        made = _inline(script, piece, fresh, given)
+    else:
+        made = _called(script, piece, fresh, style, given, callee, block)
     made.text, made._block = script.apply(), block
     _check(made, given)
     return made
@@ -213,46 +219,59 @@ def _open_interface(piece: Excerpt) -> Interface:
         return Interface([], [], 0)
 
 
-def _mirror(
-    script: EditScript, piece: Excerpt, fresh: FreshNames, given: Body | None, callee: str | None, block: tuple[int, int, int] | None
+def _called(
+    script: EditScript,
+    piece: Excerpt,
+    fresh: FreshNames,
+    style: str,
+    given: Body | None,
+    callee: str | None,
+    block: tuple[int, int, int] | None,
 ) -> Cut:
+    """Styles ``call`` and ``mirror``: one call."""
+    if style == "call":
+        given = given or identity_body()
     if given is not None and given.kind == "text":
-        raise UsageError("the mirror style takes no block of PTX text", hint="use the inline style, or give a .func of a module")
-    entry = piece.program.entry
-    face = interface(piece, "mirror", row=True)
-    rows = choose_rows(piece, face.words, block, fresh)
-    notes = [rows.note] if rows is not None else ["the region has no live-outs: nothing comes back"]
-    made = _made(script, piece, "mirror", face, given, notes)
-    if given is not None and given.kind == "function":
-        assert given.module is not None
-        merged = merge_function(piece.document, given.module, given.name, fresh)
-        function = given.module.function(given.name)
-        check_parameters(function, face, repr(given.name))
-        if function.returns:
-            raise UsageError(
-                f"{given.name!r} returns a value; a mirror cut's results come back through shared memory", hint="store them there"
-            )
-        made.callee, made.notes = merged.name, [*made.notes, *merged.notes]
-        made.declaration = face.declaration(made.callee)
-        script.add_module_scope(merged.text + "\n", entry)
-        raise_version(script, merged.version)
-    else:
-        wanted = callee or f"{entry.name}_region"
-        taken = {f.name for f in piece.document.functions}
-        made.callee = fresh.name(wanted) if wanted in taken else wanted
-        if given is None:
-            made.declaration = face.declaration(made.callee, ".extern .func") + ";"
-            script.add_module_scope(made.declaration + "\n", entry)
-        else:
-            made.declaration = face.declaration(made.callee)
-            made._callee_text = identity_callee(piece, face, made.callee, fresh)
-            made.renamed = {r.name: r.name for r in piece.own}
-            script.add_module_scope(made._callee_text.text + "\n", entry)
+        raise UsageError(f"the {style} style takes no block of PTX text", hint="use the inline style, or give a .func of a module")
+    face = interface(piece, style, row=style == "mirror")
+    rows, notes = None, []
+    if style == "mirror":
+        rows = choose_rows(piece, face.words, block, fresh)
+        notes = [rows.note] if rows is not None else ["the region has no live-outs: nothing comes back"]
+    made = _made(script, piece, style, face, given, notes)
+    _define(made, script, piece, fresh, given, callee)
     if rows is not None and rows.declaration:
         _declare_rows(script, piece, rows.declaration)
     text = call_text(piece, face, made.callee, rows, fresh)
     script.replace(piece.first, piece.last, indented(piece.document, piece.first, text))
     return made
+
+
+def _define(made: Cut, script: EditScript, piece: Excerpt, fresh: FreshNames, given: Body | None, callee: str | None) -> None:
+    """Put the callee, or its declaration, before the entry."""
+    entry, face = piece.program.entry, made.interface
+    if given is not None and given.kind == "function":
+        assert given.module is not None
+        merged = merge_function(piece.document, given.module, given.name, fresh)
+        function = given.module.function(given.name)
+        check_parameters(function, face, repr(given.name))
+        face.returned = result_of(function, face, repr(given.name))
+        made.callee, made.notes = merged.name, [*made.notes, *merged.notes]
+        made.declaration = face.declaration(made.callee)
+        script.add_module_scope(merged.text + "\n", entry)
+        raise_version(script, merged.version)
+        return
+    wanted = callee or f"{entry.name}_region"
+    taken = {f.name for f in piece.document.functions}
+    made.callee = fresh.name(wanted) if wanted in taken else wanted
+    if given is None:
+        made.declaration = face.declaration(made.callee, ".extern .func") + ";"
+        script.add_module_scope(made.declaration + "\n", entry)
+    else:
+        made.declaration = face.declaration(made.callee)
+        made._callee_text = identity_callee(piece, face, made.callee, fresh)
+        made.renamed = {r.name: r.name for r in piece.own}
+        script.add_module_scope(made._callee_text.text + "\n", entry)
 
 
 def _declare_rows(script: EditScript, piece: Excerpt, declaration: str) -> None:

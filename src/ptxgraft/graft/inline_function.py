@@ -11,9 +11,9 @@ import re
 from ptxgraft.errors import UnsupportedError, UsageError
 from ptxgraft.graft.carry import Scratch, join, param_type, to_param
 from ptxgraft.graft.excerpt import Excerpt
-from ptxgraft.graft.interface import Interface
+from ptxgraft.graft.interface import Interface, Returned
 from ptxgraft.graft.merge import Merged
-from ptxgraft.isa import form_of, type_of
+from ptxgraft.isa import align_up, form_of, type_of
 from ptxgraft.text import Document, EditScript, FreshNames, Function, Kind, Parameter, Statement, split_operands, variable_declarations
 
 _PLACE = re.compile(r"\[\s*([\w$%.]+)\s*(?:\+\s*(\w+)\s*)?\]\Z")
@@ -84,6 +84,27 @@ def check_parameters(function: Function, face: Interface, name: str) -> None:
                 f"parameter {number} of {name} is .{parameter.type}{array}, the cut passes .{passed.type} ({passed.about})",
                 hint=f"expected {_one_line(wanted)}",
             )
+
+
+def result_of(function: Function, face: Interface, name: str) -> Returned | None:
+    """How a function that a call is made of returns the cut's live-outs. UsageError when it does not."""
+    returns = function.returns
+    if face.returned is None:
+        if returns:
+            way = "come back through shared memory: store them there" if face.words else "are none: return nothing"
+            raise UsageError(f"{name} returns a value; the cut's results {way}", hint=f"expected {_one_line(face.declaration('body'))}")
+        return None
+    if len(returns) == 1 and returns[0].space == ".param":
+        found = returns[0]
+        size = type_of(found.type).bytes * (found.array if found.array is not None else 1)
+        if found.array is not None and face.words <= size // 4 <= align_up(face.words, 4):
+            return Returned("b8", size, found.align or type_of(found.type).bytes)
+        if found.array is None and not face.returned.size and size == type_of(face.returned.type).bytes:
+            return face.returned
+    given = ", ".join(f".{p.type}{f'[{p.array}]' if p.array is not None else ''}" for p in returns) or "nothing"
+    raise UsageError(
+        f"{name} returns {given}; the cut has {face.words} words of live-outs", hint=f"expected {_one_line(face.declaration('body'))}"
+    )
 
 
 def _one_line(text: str) -> str:

@@ -9,10 +9,20 @@ import re
 from dataclasses import dataclass, field
 
 from ptxgraft.errors import UnsupportedError
-from ptxgraft.graft.carry import check_carried, param_type, total_words, words
+from ptxgraft.graft.carry import (
+    Scratch,
+    check_carried,
+    from_param,
+    load_words,
+    param_type,
+    store_words,
+    to_param,
+    total_words,
+    words,
+)
 from ptxgraft.graft.excerpt import Excerpt, is_spelled
 from ptxgraft.graft.fragment_tables import steps_of
-from ptxgraft.isa import Address, Instruction, Reg, Register, Type, Var, Variable, Vector
+from ptxgraft.isa import Address, Instruction, Reg, Register, Type, Var, Variable, Vector, align_up
 from ptxgraft.spec import block_shape
 from ptxgraft.spec.provenance import Source, Tracer
 from ptxgraft.text import Kind, Statement
@@ -33,16 +43,57 @@ class Passed:
     load: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A callee's return parameter: one value of ``type`` (b32 or b64), or ``size`` bytes that hold the live-outs' words one after the other.
+
+    ptxas switches the calling convention off for the whole module when a function has several return parameters; a byte array of up to 64 words
+    comes back in registers all the same (measured with ptxas 13.0 for sm_90).
+    """
+
+    type: str
+    size: int = 0
+    align: int = 16
+
+    def declared(self, name: str) -> str:
+        """The parameter's declaration, without an end."""
+        return f".param .align {self.align} .b8 {name}[{self.size}]" if self.size else f".param .{self.type} {name}"
+
+    def stores(self, live_out: list[tuple[Register, int]], name: str, scratch: Scratch) -> list[str]:
+        """Statements that return the live-outs (registers and their first words)."""
+        lines: list[str] = []
+        for register, word in live_out:
+            if self.size:
+                lines += store_words(register.name, register.type, name, 4 * word, "param", scratch)
+            else:
+                before, value = to_param(register.name, register.type, scratch)
+                lines += [*before, f"st.param.{self.type} [{name}], {value};"]
+        return lines
+
+    def loads(self, live_out: list[tuple[Register, int]], name: str, scratch: Scratch) -> list[str]:
+        """Statements that set the live-outs from what was returned."""
+        lines: list[str] = []
+        for register, word in live_out:
+            if self.size:
+                lines += load_words(register.name, register.type, name, 4 * word, "param", scratch)
+            else:
+                value = scratch.register(self.type)
+                lines += [f"ld.param.{self.type} {value}, [{name}];", *from_param(register.name, register.type, value, scratch)]
+        return lines
+
+
 @dataclass(slots=True)
 class Interface:
-    """``passed`` in order; ``live_out`` with the first word of each in a row of ``words`` words; ``loads`` and ``uses`` say where the region's
-    statements take arguments and addresses from: by statement index, (destination register, parameter)."""
+    """``passed`` in order; ``live_out`` with the first word of each in a row of ``words`` words; ``returned`` when they are a call's result;
+    ``loads`` and ``uses`` say where the region's statements take arguments and addresses from: by statement index, (destination register,
+    parameter)."""
 
     passed: list[Passed]
     live_out: list[tuple[Register, int]]
     words: int
     loads: dict[int, list[tuple[str, Passed]]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    returned: Returned | None = None
 
     @property
     def addresses(self) -> dict[str, Passed]:
@@ -50,7 +101,8 @@ class Interface:
         return {p.variable.name: p for p in self.passed if p.kind == "address" and p.variable is not None}
 
     def declaration(self, name: str, head: str = ".func") -> str:
-        """The callee's head: what the call passes, nothing returned."""
+        """The callee's head: what the call passes, and what it returns."""
+        head = f"{head} ({self.returned.declared(name + '_result')})" if self.returned is not None else head
         if not self.passed:
             return f"{head} {name} ()"
         rows = [f"\t.param .{p.type} {name}_{p.name}" for p in self.passed]
@@ -86,6 +138,9 @@ def interface(piece: Excerpt, style: str, row: bool) -> Interface:
         result.live_out.append((register, offset))
         offset += words(register.type)
         result.names[register.name] = identifier(register.name, set(result.names.values()))
+    if style == "call" and result.words:
+        single = len(piece.live_out) == 1
+        result.returned = Returned(param_type(piece.live_out[0].type)) if single else Returned("b8", align_up(4 * result.words, 16))
     if row and result.words:
         about = f"shared address of this warp's rows: word i of lane L is at it + {4 * result.words} * L + 4 * i"
         result.passed.append(Passed("row", "b32", "rows", about))

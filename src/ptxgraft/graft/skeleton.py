@@ -343,7 +343,7 @@ def _function(name: str, piece: Excerpt, face: Interface, style: str, tables: li
     space = f"{name}_parts"
     rows = next((p for p in face.passed if p.kind == "row"), None)
     parameters = [f"{'unsigned long long' if p.type == 'b64' else 'unsigned int'} {p.name}" for p in face.passed]
-    returns = f"{space}::Returned" if style == "inline" and face.live_out else "void"
+    returns = f"{space}::Returned" if rows is None and face.live_out else "void"
     given = [p.name for p in face.passed if p.kind != "row"]
     text = [
         f'extern "C" __device__ {returns} {name}(',

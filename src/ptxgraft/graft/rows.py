@@ -1,0 +1,71 @@
+"""Where results come back in shared memory: an array for a block's rows, and each lane's row in it.
+
+Invariant: word i of lane L of a warp is at ``rows + L*4*n + 4*i``, and no two warps of a block share a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxgraft.graft.carry import Scratch
+from ptxgraft.graft.excerpt import Excerpt
+from ptxgraft.graft.shared_base import check_limit, dead_array, warps_of_block
+from ptxgraft.isa import align_up
+from ptxgraft.text import FreshNames
+
+DYNAMIC_STEP = 1024
+"""The dynamic array moves up by a multiple of this many bytes: kernels swizzle by the low bits of its address."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """Where results lie: an array's name, whether it is new (``declaration`` not empty), and how many warps it serves."""
+
+    array: str
+    declaration: str
+    warps: int
+    note: str
+
+
+def choose_rows(piece: Excerpt, words: int, block: tuple[int, int, int] | None, fresh: FreshNames) -> Rows | None:
+    """The array for the results, None when there are none. Errors as ``warps_of_block`` and ``check_limit``."""
+    if not words:
+        return None
+    warps, how = warps_of_block(piece.flow, block)
+    size = warps * 32 * 4 * words
+    found = dead_array(piece.flow, piece.region, size)
+    if found is not None:
+        note = f"results come back through {found.name} ({size} of its {found.size} bytes), which is dead from the cut on"
+        return Rows(found.name, "", warps, note)
+    if any(v.dynamic for v in piece.program.variables):
+        size = align_up(size, DYNAMIC_STEP)
+    check_limit(piece.program, size)
+    name = fresh.name("mirror")
+    note = f"results come back through {name}, {size} new bytes of shared memory for {warps} warps ({how})"
+    if how == "the block given":
+        note += f"; a launch with more than {warps} warps a block would run past it"
+    return Rows(name, f".shared .align 16 .b8 {name}[{size}];", warps, note)
+
+
+def row_lines(array: str, base: str, row: str, words: int, scratch: Scratch) -> list[str]:
+    """Statements that set ``base`` to the warp's area of an array and ``row`` to the lane's row in it, for any block shape."""
+    x, y, z, extent = (scratch.register("b32") for _ in range(4))
+    return [
+        f"mov.u32 {z}, %tid.z;",
+        f"mov.u32 {extent}, %ntid.y;",
+        f"mov.u32 {y}, %tid.y;",
+        f"mad.lo.u32 {y}, {z}, {extent}, {y};",
+        f"mov.u32 {extent}, %ntid.x;",
+        f"mov.u32 {x}, %tid.x;",
+        f"mad.lo.u32 {x}, {y}, {extent}, {x};",
+        f"shr.u32 {x}, {x}, 5;",
+        f"mov.u32 {y}, {array};",
+        f"mad.lo.u32 {base}, {x}, {128 * words}, {y};",
+        *lane_row(base, row, words, scratch),
+    ]
+
+
+def lane_row(base: str, row: str, words: int, scratch: Scratch) -> list[str]:
+    """Statements that set ``row`` to the lane's row of a warp's area."""
+    lane = scratch.register("b32")
+    return [f"mov.u32 {lane}, %laneid;", f"mad.lo.u32 {row}, {lane}, {4 * words}, {base};"]
