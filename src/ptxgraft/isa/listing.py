@@ -1,4 +1,4 @@
-"""The instruction table as a page: every declaration, and which CPU engine runs it.
+"""The instruction table as a page: every declaration, and what each part of the product does with it.
 
 Invariant: the page says only what the declarations say, so that it can be made again from them at any time; a declaration without a
 meaning is a visible gap. ``python -m ptxgraft.isa.listing`` prints it, ``python -m ptxgraft.isa.listing FILE`` writes it.
@@ -13,8 +13,8 @@ from pathlib import Path
 from ptxgraft.isa import ENTRIES, Entry
 from ptxgraft.isa.table import Slot, resolve_roles
 
-ENGINES = ("numpy", "warp")
-"""The engines that run meanings; one column each."""
+COLUMNS = ("check", "flow", "numpy", "warp")
+"""What a declaration serves: the check of a module, data flow, and the two CPU engines."""
 
 _HEAD = """# Instructions
 
@@ -22,9 +22,11 @@ Made by `python -m ptxgraft.isa.listing docs/instructions.md` from the declarati
 
 How to read a spelling: `.x` stands as it is, `.(a b)` is one of the words, `{.a .b}` is one of the words or nothing. Flags may also be written in
 another order. Not every combination is legal: the declaration's `legal` says which. Version and target are those of the declaration; a word
-may ask for later ones (`isa/requirements.py`, `needs`). A target with an `a` is that one alone, with an `f` its family. How to read a column: `yes`: the engine runs the
-instruction's meaning; `engine`: control flow or a barrier, which the engine does itself; `no`: roles and effects are known (analysis, cuts
-and probes work), running it is refused by name.
+may ask for later ones (`isa/requirements.py`, `needs`). A target with an `a` is that one alone, with an `f` its family.
+
+How to read a column. `check`: spelling, operands, version and target are known. `flow`: what is read and written, in registers and memory, is known, so that analysis,
+cuts and probes work. `numpy`, `warp`: `yes`, the engine runs the instruction's meaning; `engine`: control flow or a barrier, which the engine does itself; `no`: it is refused by
+name. `tests/conformance` holds every row to it: what says `yes` or `engine` does the same on both engines, what says `no` is bound, analysed and refused.
 """
 
 
@@ -56,9 +58,9 @@ def operands(entry: Entry) -> str:
     return written
 
 
-def support(entry: Entry) -> str:
-    """``yes``, ``engine`` or ``no``: the same for every engine, since engines run meanings."""
-    if entry.meaning is not None:
+def support(entry: Entry, column: str) -> str:
+    """``yes``, ``engine`` or ``no``. A declaration says roles and effects; whether it has a meaning is the same for every engine, since engines run meanings."""
+    if entry.meaning is not None or column in ("check", "flow"):
         return "yes"
     return "engine" if entry.control else "no"
 
@@ -90,7 +92,7 @@ def page() -> str:
     lines = [_HEAD]
     counts = []
     for family, entries in families.items():
-        states = [support(e) for e in entries]
+        states = [support(e, "warp") for e in entries]
         counts.append([f"[{family}](#{family})", str(len(entries)), *(str(states.count(s)) for s in ("yes", "engine", "no"))])
     lines += _table(("family", "declarations", "yes", "engine", "no"), counts)
     for family, entries in families.items():
@@ -98,11 +100,11 @@ def page() -> str:
         rows = []
         for entry in entries:
             since = f"{entry.since[0]}.{entry.since[1]}"
-            columns = [support(entry)] * len(ENGINES)
+            columns = [support(entry, column) for column in COLUMNS]
             rows.append(
                 [f"`{spelling(entry)}`", operands(entry), since, f"{entry.sm}{entry.specific}", *columns, _first_sentence(entry.doc)]
             )
-        lines += _table(("instruction", "operands", "PTX", "sm", *ENGINES, "meaning"), rows)
+        lines += _table(("instruction", "operands", "PTX", "sm", *COLUMNS, "meaning"), rows)
     return "\n".join(lines) + "\n"
 
 
