@@ -1,6 +1,6 @@
 """ptxgraft: take a PTX kernel apart at its tensor-core regions, graft other code in their place, and prove the result byte for byte.
 
-The Python API has the names of the command line: ``spec``, ``cut``, ``probe``, ``replay``, ``verify``, ``bisect``; a kernel runs in two lines:
+The Python API has the names of the command line: ``spec``, ``cut``, ``probe``, ``apply``, ``replay``, ``verify``, ``bisect``; a kernel runs in two lines:
 
     kernel = ptxgraft.load("saxpy.ptx").kernel("saxpy")      # a path or PTX text
     kernel.launch(grid=(1024,), block=(256,), args=[n, 2.0, x, y])
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ptxgraft.capture import open_capture
-    from ptxgraft.graft import cut, probe
+    from ptxgraft.graft import apply, cut, probe
     from ptxgraft.isa import bind
     from ptxgraft.run import Surface, Texture, load
     from ptxgraft.spec import spec
@@ -26,6 +26,7 @@ _HOMES = {
     "Document": "ptxgraft.text",
     "Surface": "ptxgraft.run",
     "Texture": "ptxgraft.run",
+    "apply": "ptxgraft.graft",
     "bind": "ptxgraft.isa",
     "bisect": "ptxgraft.verify",
     "cut": "ptxgraft.graft",
@@ -38,7 +39,7 @@ _HOMES = {
 }
 """Where each public name lives; its module is imported when the name is first used, so that a light command stays light."""
 
-__all__ = ["Document", "Surface", "Texture", "bind", "bisect", "cut", "load", "open_capture", "probe", "replay", "spec", "verify"]
+__all__ = ["Document", "Surface", "Texture", "apply", "bind", "bisect", "cut", "load", "open_capture", "probe", "replay", "spec", "verify"]
 
 
 def __getattr__(name: str) -> Any:

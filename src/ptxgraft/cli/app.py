@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from ptxgraft import __version__
-from ptxgraft.cli import STOPPED, bisect, cut, demo, diff, doctor, ls, probe, replay, run, show, spec, verify
+from ptxgraft.cli import STOPPED, apply, bisect, cut, demo, diff, doctor, ls, probe, replay, run, show, spec, verify
 from ptxgraft.cli.console import complain, note, silence
 from ptxgraft.errors import PtxgraftError
 
@@ -112,6 +112,7 @@ for verb in (
     spec.spec,
     cut.cut,
     probe.probe,
+    apply.apply,
     run.run,
     show.show,
     replay.replay,

@@ -10,10 +10,12 @@ from ptxgraft.graft.interface import Interface, Passed
 from ptxgraft.graft.merge import Merged, merge_function
 from ptxgraft.graft.probe_sites import probe_lines, probe_stages
 from ptxgraft.graft.probes import FILL, Probe, probe, probe_many, read_probe, touched
+from ptxgraft.graft.recipes import Applied, apply
 
 __all__ = [
     "FILL",
     "STYLES",
+    "Applied",
     "AssembleResult",
     "Body",
     "Cut",
@@ -22,6 +24,7 @@ __all__ = [
     "Passed",
     "Probe",
     "Usage",
+    "apply",
     "assemble",
     "cut",
     "find_nvcc",
