@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 VECTOR = 32
 """Lanes of a warp: the length of every vector that a PTX value becomes."""
 
+MANY_CALLS = 8
+"""Calls of an outlined function that LLVM may put its body in place of."""
+
 _BITS = {"half": 16, "float": 32, "double": 64}
 
 
@@ -24,9 +27,19 @@ class IrModule:
     functions: dict[str, str] = field(default_factory=dict)
     results: dict[str, list[Val]] = field(default_factory=dict)
     """The shapes of what an outlined function gives back, by its name."""
+    calls: dict[str, int] = field(default_factory=dict)
+    """How many calls of an outlined function there are."""
 
     def text(self) -> str:
-        return "\n".join((*self.globals.values(), *self.declares.values(), *self.functions.values(), ""))
+        functions = (self.kept_apart(name, text) for name, text in self.functions.items())
+        return "\n".join((*self.globals.values(), *self.declares.values(), *functions, ""))
+
+    def kept_apart(self, name: str, text: str) -> str:
+        """A function's text; one that many places call must stay a function, for each copy of it takes as long to compile as it does."""
+        if self.calls.get(name, 0) <= MANY_CALLS:
+            return text
+        head, body = text.split("\n", 1)
+        return f"{head.replace(' nounwind', ' nounwind noinline')}\n{body}"
 
     def table(self, values: Sequence[int], width: int) -> str:
         """A constant array of ``i<width>``, one for equal contents; returns its name with the sigil."""

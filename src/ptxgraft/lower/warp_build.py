@@ -155,6 +155,7 @@ class Build:
                 place = self.out.slot(("in", i, v.type), v.type)
                 self.out.emit(f"store {v.typed}, ptr {place}, align 64")
                 arguments.append(f"ptr {place}")
+        module.calls[full] = module.calls.get(full, 0) + 1
         self.out.emit(f"call void @{full}({', '.join(arguments)})")
         return [_reload(self.out, result, place) for result, place in zip(module.results[full], scratch, strict=True)]
 
