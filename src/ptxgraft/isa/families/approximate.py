@@ -1,14 +1,15 @@
 """Approximate functions (PTX ISA manual, "Floating Point Instructions", the ``.approx`` and ``.full`` forms).
 
 Invariant: each is compiled to the hardware's table function (``isa.approximate``) with scaling around it, and here stands exactly that
-scaling, in the same order of operations. Subnormal inputs, which the table functions flush, are scaled first unless ``.ftz`` is asked for.
+scaling, in the same order of operations. Subnormal inputs, which the table functions flush, are scaled first unless ``.ftz`` is asked for. On the profile
+``manual`` all are rounded correctly instead (``isa.rounded``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptxgraft.isa import approximate
+from ptxgraft.isa import approximate, rounded
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.table import instruction
 
@@ -20,6 +21,11 @@ _2_24, _2_12, _2_M12, _QUARTER, _HALF, _MINUS_24, _MINUS_126 = (
 )  # fmt: skip
 
 Function = Callable[[Lanes, Value], Value]
+
+
+def _exact(lanes: Lanes) -> bool:
+    """Is the correctly rounded result wanted?"""
+    return lanes.profile == "manual"
 
 
 def _c(lanes: Lanes, bits: int) -> Value:
@@ -66,6 +72,8 @@ def _rescaled(lanes: Lanes, function: Function, a: Value, back: int) -> Value:
 )
 def rcp(lanes: Lanes, a: Value, *, ftz: str) -> Value:
     """d = 1 / a, within 1 ulp."""
+    if _exact(lanes):
+        return rounded.rcp(lanes, a, bool(ftz))
     if ftz:
         return approximate.rcp(lanes, a)
     scaled, s = _scale(lanes, a, (_tiny(lanes, a), _2_24), (_large(lanes, a), _QUARTER))
@@ -86,6 +94,8 @@ def rcp(lanes: Lanes, a: Value, *, ftz: str) -> Value:
 )
 def rsqrt(lanes: Lanes, a: Value, *, ftz: str) -> Value:
     """d = 1 / sqrt(a), within 2 ulp."""
+    if _exact(lanes):
+        return rounded.rsqrt(lanes, a, bool(ftz))
     return approximate.rsqrt(lanes, a) if ftz else _rescaled(lanes, approximate.rsqrt, a, _2_12)
 
 
@@ -103,6 +113,8 @@ def rsqrt(lanes: Lanes, a: Value, *, ftz: str) -> Value:
 )
 def sqrt(lanes: Lanes, a: Value, *, ftz: str) -> Value:
     """d = sqrt(a), approximate."""
+    if _exact(lanes):
+        return rounded.sqrt(lanes, a, bool(ftz))
     return approximate.sqrt(lanes, a) if ftz else _rescaled(lanes, approximate.sqrt, a, _2_M12)
 
 
@@ -120,6 +132,8 @@ def sqrt(lanes: Lanes, a: Value, *, ftz: str) -> Value:
 )
 def lg2(lanes: Lanes, a: Value, *, ftz: str) -> Value:
     """d = the binary logarithm of a."""
+    if _exact(lanes):
+        return rounded.lg2(lanes, a, bool(ftz))
     if ftz:
         return approximate.lg2(lanes, a)
     tiny = _tiny(lanes, a)
@@ -142,6 +156,8 @@ def lg2(lanes: Lanes, a: Value, *, ftz: str) -> Value:
 )
 def ex2(lanes: Lanes, a: Value, *, ftz: str) -> Value:
     """d = 2^a."""
+    if _exact(lanes):
+        return rounded.ex2(lanes, "f32", a, bool(ftz))
     if ftz:
         return approximate.ex2(lanes, a)
     small = lanes.float_compare("f32", "lt", a, _c(lanes, _MINUS_126))
@@ -157,8 +173,10 @@ def ex2(lanes: Lanes, a: Value, *, ftz: str) -> Value:
     a="in {type}",
     examples=[("sin.approx.f32", (MINUS_ZERO,), (MINUS_ZERO,)), ("sin.approx.ftz.f32", (INF,), (NAN,))],
 )
-def sin(lanes: Lanes, a: Value) -> Value:
+def sin(lanes: Lanes, a: Value, *, ftz: str) -> Value:
     """d = sin(a), a in radians."""
+    if _exact(lanes):
+        return rounded.sine(lanes, a, ftz=bool(ftz))
     return approximate.sine(lanes, a)
 
 
@@ -169,8 +187,10 @@ def sin(lanes: Lanes, a: Value) -> Value:
     a="in {type}",
     examples=[("cos.approx.f32", (MINUS_ZERO,), (ONE,)), ("cos.approx.ftz.f32", (MINUS_INF,), (NAN,))],
 )
-def cos(lanes: Lanes, a: Value) -> Value:
+def cos(lanes: Lanes, a: Value, *, ftz: str) -> Value:
     """d = cos(a), a in radians."""
+    if _exact(lanes):
+        return rounded.sine(lanes, a, cosine=True, ftz=bool(ftz))
     return approximate.sine(lanes, a, cosine=True)
 
 
@@ -184,12 +204,17 @@ def cos(lanes: Lanes, a: Value) -> Value:
 )
 def tanh(lanes: Lanes, a: Value) -> Value:
     """d = tanh(a)."""
+    if _exact(lanes):
+        return rounded.tanh(lanes, "f32", a)
     return approximate.tanh(lanes, a)
 
 
 # -- halves: widen, the f32 function, cut --------------------------------------------------------------------------------
 def _half(lanes: Lanes, function: Function, fmt: str, a: Value) -> Value:
-    result = function(lanes, lanes.float_convert(fmt, "f32", a))
+    wide = lanes.float_convert(fmt, "f32", a)
+    if _exact(lanes):
+        return rounded.tanh(lanes, fmt, wide) if function is approximate.tanh else rounded.ex2(lanes, fmt, wide, ftz=fmt == "bf16")
+    result = function(lanes, wide)
     cut = lanes.float_convert("f32", fmt, result, "rz")
     if fmt == "bf16":
         return cut
@@ -275,6 +300,8 @@ def tanh_bf16(lanes: Lanes, a: Value, *, type: str) -> Value:
 )
 def div(lanes: Lanes, a: Value, b: Value, *, kind: str, ftz: str) -> Value:
     """d = a * (1 / b), both scaled where 1 / b would be lost: tiny b without ``.ftz``, large b with ``.full``."""
+    if _exact(lanes):
+        return rounded.div(lanes, a, b, kind == "full", bool(ftz))
     flush = bool(ftz)
     scale = _c(lanes, ONE)
     if not ftz:
@@ -301,6 +328,8 @@ def _through_high(lanes: Lanes, function: Function, a: Value) -> Value:
 )
 def rcp_f64(lanes: Lanes, a: Value) -> Value:
     """d = 1 / a from the high word of a to 20 fraction bits."""
+    if _exact(lanes):
+        return rounded.rcp_high(lanes, a)
     return _through_high(lanes, approximate.rcp64h, a)
 
 
@@ -314,6 +343,8 @@ def rcp_f64(lanes: Lanes, a: Value) -> Value:
 )
 def rsqrt_ftz_f64(lanes: Lanes, a: Value) -> Value:
     """d = 1 / sqrt(a) from the high word of a to 20 fraction bits."""
+    if _exact(lanes):
+        return rounded.rsqrt_high(lanes, a)
     return _through_high(lanes, approximate.rsqrt64h, a)
 
 
@@ -331,6 +362,8 @@ def rsqrt_ftz_f64(lanes: Lanes, a: Value) -> Value:
 )
 def rsqrt_f64(lanes: Lanes, a: Value) -> Value:
     """d = 1 / sqrt(a): the table's value and one Newton step."""
+    if _exact(lanes):
+        return rounded.rsqrt_double(lanes, a)
 
     def c(bits: int) -> Value:
         return lanes.const(bits, 64)
