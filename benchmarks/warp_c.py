@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -116,7 +117,7 @@ class Plain:
             self.call(0, self.size)
             return
         marks = [self.size * i // threads for i in range(threads + 1)]
-        for part in [pool.submit(self.call, a, b) for a, b in zip(marks, marks[1:], strict=False)]:
+        for part in [pool.submit(self.call, a, b) for a, b in pairwise(marks)]:
             part.result()
 
 
