@@ -15,6 +15,7 @@ FLOORS = {
     "text": 1,
     "capture": 1,
     "data": 1,
+    "containers": 2,
     "isa": 2,
     "flow": 3,
     "lower": 3,
