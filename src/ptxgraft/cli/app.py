@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from ptxgraft import __version__
-from ptxgraft.cli import STOPPED, apply, bisect, cut, demo, diff, doctor, ls, probe, replay, run, show, spec, verify
+from ptxgraft.cli import STOPPED, apply, bisect, cut, demo, diff, doctor, extract, ls, probe, replay, run, show, spec, verify
 from ptxgraft.cli.console import complain, note, silence
 from ptxgraft.errors import PtxgraftError
 
@@ -108,6 +108,7 @@ def _unwrapped(text: str) -> str:
 
 for verb in (
     demo.demo,
+    extract.extract,
     ls.ls,
     spec.spec,
     cut.cut,
