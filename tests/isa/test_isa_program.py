@@ -209,10 +209,11 @@ def test_unknown_instructions_are_kept() -> None:
 
 
 def test_parts_of_registers_count_as_registers() -> None:
-    bound = body("vadd.u32.u32.s32.sat %r1, %r2.b0, -%r3.h1;\nvadd4.u32.u32.u32.add %r4, %r5, %r6, %r7;\nmystery %r1, %r2.b1;")
+    bound = body("vmad.u32.u32.s32.sat %r1, %r2.b0, -%r3.h1, %r8;\nvadd4.u32.u32.u32.add %r4, %r5, %r6, %r7;\nmystery %r1, %r2.b1;")
     first, second, third, _ = bound.instructions
-    assert first.form is not None and first.form.meaning is None
-    assert (names(bound, first.writes), names(bound, first.reads)) == (["%r1"], ["%r2", "%r3"])
+    assert first.form is not None and first.form.parts == {"a": "b0", "b": "-h1"}
+    assert all(isinstance(o, Reg) for o in first.operands)
+    assert (names(bound, first.writes), names(bound, first.reads)) == (["%r1"], ["%r2", "%r3", "%r8"])
     assert names(bound, second.reads) == ["%r5", "%r6", "%r7"]
     assert third.form is None and names(bound, third.reads) == ["%r2"]
 
@@ -241,6 +242,8 @@ def test_parts_of_registers_count_as_registers() -> None:
         ("bra nowhere;", "label 'nowhere' is not in reach here"),
         ("bra %r1;", "bra needs a label"),
         ("add.u32 %r1, %r2.b0, 1;", "operand a of add.u32 must be a whole register"),
+        ("vadd.u32.u32.u32 %r1, %r2.h2, 1;", "operand a of vadd.u32.u32.u32 must be a whole register, not its part 'h2'"),
+        ("vadd.u32.u32.u32 %r1.b0, %r2, 1;", "operand d of vadd.u32.u32.u32 must be a whole register, not its part 'b0'"),
         ("@5 mov.u32 %r1, 1;", "guard '5' is not a register"),
         ("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1];", "must be a handle and coordinates in brackets"),
     ],

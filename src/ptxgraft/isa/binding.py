@@ -16,8 +16,8 @@ from ptxgraft.errors import SourceError, SourceErrors, UnsupportedError
 from ptxgraft.isa.calls import Calls
 from ptxgraft.isa.frames import FRAME_ALIGN, Body, Linker
 from ptxgraft.isa.functions import functions_of, names_in
-from ptxgraft.isa.matching import check, choose, fitting_registers, match
-from ptxgraft.isa.operands import Address, Group, Imm, Operand, Reg, Symbol, Var, Vector, registers_of, split_top
+from ptxgraft.isa.matching import check, choose, fitting_registers, match, take_parts
+from ptxgraft.isa.operands import Address, Group, Imm, Operand, Part, Reg, Symbol, Var, Vector, registers_of, split_top
 from ptxgraft.isa.program import Instruction, Program, Register, Variable, align_up, parameter_layout
 from ptxgraft.isa.scopes import Labels, Scope
 from ptxgraft.isa.table import Form, Role, form_of
@@ -293,6 +293,8 @@ class Binder:
             return
         form = choose(form, texts, lambda name: self.is_predicate(scope, name))
         operands = match(form, texts, scope.parser, self.implicit)
+        if form.entry.parts and any(isinstance(o, Part) for o in operands):
+            form, operands = take_parts(form, operands)
         if ".param" in form.opcode:
             form = self.parameter_form(form, operands)
         if form.control == "indirect-branch":

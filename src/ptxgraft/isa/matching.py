@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ptxgraft.errors import SourceError
 from ptxgraft.isa.operands import Address, Group, Imm, Operand, OperandParser, Part, Reg, Resource, Sink, Symbol, Vector, split_top
-from ptxgraft.isa.table import Form, Role
+from ptxgraft.isa.table import Form, Role, takes_part, with_parts
 
 if TYPE_CHECKING:
     from ptxgraft.isa.program import Register
@@ -94,6 +94,16 @@ def match(form: Form, texts: Sequence[str], parse: OperandParser, implicit: Call
     return tuple(operands)
 
 
+def take_parts(form: Form, operands: tuple[Operand | None, ...]) -> tuple[Form, tuple[Operand | None, ...]]:
+    """Parts of registers as what they are: whole registers, of which the form takes a part. SourceError for a part that it does not take."""
+    parts = {role.name: operand.selector for role, operand in zip(form.roles, operands, strict=True) if isinstance(operand, Part)}
+    for name, part in parts.items():
+        if not takes_part(form, name, part):
+            hint = f"it takes {form.entry.parts[name]}" if name in form.entry.parts else "only video instructions take parts of one"
+            raise SourceError(f"operand {name} of {form.opcode} must be a whole register, not its part {part!r}", hint=hint)
+    return with_parts(form, parts), tuple([o.register if isinstance(o, Part) else o for o in operands])
+
+
 def _pairs(form: Form) -> int:
     return sum(role.pair and not role.optional for role in form.roles)
 
@@ -141,9 +151,8 @@ def _check_scalar(form: Form, role: Role, operand: Operand, registers: Sequence[
     if isinstance(operand, Address | Resource | Group):
         raise SourceError(f"{_what(form, role)} must be a {'value' if role.kind == 'in' else 'register'}, not something in brackets")
     if isinstance(operand, Part):
-        if form.family != "video":
-            raise SourceError(f"{_what(form, role)} must be a whole register", hint="only video instructions take parts of one")
-    elif role.kind != "in" and not isinstance(operand, Reg | Sink):
+        raise SourceError(f"{_what(form, role)} must be a whole register", hint="only video instructions take parts of one")
+    if role.kind != "in" and not isinstance(operand, Reg | Sink):
         raise SourceError(f"{_what(form, role)} must be a register")
     if role.type is None:
         return

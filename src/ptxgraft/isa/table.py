@@ -74,6 +74,8 @@ class Entry:
     meaning: Meaning | None
     legal: Callable[..., bool] | None
     derive: Callable[..., Mapping[str, str]] | None
+    parts: Mapping[str, str] = field(compare=False)
+    """By role, the parts of a register that may stand there (``parts.py``)."""
     examples: tuple[Any, ...]
     doc: str
     keywords: tuple[str, ...]
@@ -94,13 +96,15 @@ class Form:
     roles: tuple[Role, ...]
     loads: str
     stores: str
-    options: Mapping[str, str]
+    options: dict[str, str]
     required: int
     since: tuple[int, int]
     sm: int
     tensor: bool = field(default=False)
     plain: bool = field(default=False)
     """Every role is one written operand: none optional, implicit or the second half of a pair."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """By role, the part of a register that is written there; ``opcode`` then says it too, behind the words."""
     others: tuple[Form, ...] = field(default=(), repr=False)
     """Forms of the same opcode with other operand lists, in order of declaration."""
 
@@ -142,6 +146,7 @@ def instruction(
     needs: Mapping[str, Requirement] | None = None,
     legal: Callable[..., bool] | None = None,
     derive: Callable[..., Mapping[str, str]] | None = None,
+    parts: Mapping[str, str] | None = None,
     examples: Sequence[Any] = (),
     **roles: str,
 ) -> Callable[[Meaning], Meaning]:
@@ -161,7 +166,9 @@ def instruction(
     ``legal(**slots)`` refuses combinations that the slots alone would allow. ``derive(**slots)`` gives further names that roles and spaces may
     use as they use slots: a count that follows from a shape, an operand that a flag asks for.
     ``since`` and ``sm`` are the first PTX version and target; ``needs`` has, by word, what a word asks for beyond that and beyond what it asks for
-    everywhere (``requirements.WORDS``).
+    everywhere (``requirements.WORDS``). ``parts`` has, by role, a pattern of what may be written around a register's name there (``.b0``, ``.h10``, a
+    sign); the meaning gets what is written as the keyword ``{role}_part``, without dots, and '' for a whole register. An example says it behind the
+    opcode: ``"vadd.u32.u32.u32 d=b0 a=h1"``.
     """
 
     def declare(meaning: Meaning) -> Meaning:
@@ -186,6 +193,7 @@ def instruction(
             meaning=meaning if has_meaning else None,
             legal=legal,
             derive=derive,
+            parts=parts or {},
             examples=tuple(examples),
             doc=inspect.cleandoc(meaning.__doc__ or ""),
             keywords=tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY),
@@ -276,7 +284,11 @@ def _fill_text(text: str, names: Mapping[str, str]) -> str:
 
 @cache
 def form_of(opcode: str) -> Form | None:
-    """The form of a dotted opcode as written (``ld.global.nc.v4.u32``), or None when the table does not know it."""
+    """The form of a dotted opcode as written (``ld.global.nc.v4.u32``), or None when the table does not know it. Parts of registers may be said behind
+    it (``vadd.u32.u32.u32 d=b0 a=h1``)."""
+    opcode, *written = opcode.split(" ")
+    if written:
+        return _with_parts(form_of(opcode), {name: part for name, _, part in (text.partition("=") for text in written)})
     words = opcode.split(".")
     entries = ENTRIES.get(words[0], ())
     for fill in (_fill, _fill_any_order):
@@ -288,6 +300,27 @@ def form_of(opcode: str) -> Form | None:
         if forms:
             return replace(forms[0], others=tuple(forms[1:])) if len(forms) > 1 else forms[0]
     return None
+
+
+def _with_parts(form: Form | None, parts: Mapping[str, str]) -> Form | None:
+    """Those of the form and its others that take these parts of registers."""
+    if form is None:
+        return None
+    able = [f for f in (replace(form, others=()), *form.others) if all(takes_part(f, name, part) for name, part in parts.items())]
+    made = [with_parts(f, parts) for f in able]
+    return replace(made[0], others=tuple(made[1:])) if made else None
+
+
+def takes_part(form: Form, role: str, part: str) -> bool:
+    """May this part of a register stand there?"""
+    return re.fullmatch(form.entry.parts.get(role, ""), part) is not None
+
+
+def with_parts(form: Form, parts: Mapping[str, str]) -> Form:
+    """The form with parts of registers as operands, by role; each is one that it takes."""
+    written = "".join(f" {name}={part}" for name, part in parts.items())
+    options = form.options | {f"{name}_part": part for name, part in parts.items()}
+    return replace(form, opcode=form.opcode + written, options=options, parts=dict(parts))
 
 
 def _form(opcode: str, entry: Entry, slots: dict[str, str]) -> Form:
