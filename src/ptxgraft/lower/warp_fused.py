@@ -19,6 +19,8 @@ _SMALLEST_EXPONENT = {"e4m3": -9}
 """The exponent of a format's smallest nonzero number where it lies above f16's floor: that floor never acts then."""
 _CLAMP = 60
 """Product exponents lie within this of 0 for f16 and fp8; beyond it nothing but C is left of a sum."""
+_WIDE_CLAMP = 300
+"""The same for what is summed in double."""
 
 
 def define_fused(module: IrModule, plan: MmaPlan, name: str) -> None:
@@ -171,20 +173,24 @@ class _Fused:
 
     def sum_column(self, n: str, number: int, step: Step, left: list[str], right: str, powers: str, running: str, specials: str) -> None:
         tile, plan = self.tile, self.plan
-        power = tile.load(self.vec, powers, n)
+        # NaN and infinite exponents (those products are summed apart) would make other products subnormal, which is slow.
+        power = self.minimum(
+            self.vec, tile.load(self.vec, powers, n), splat(self.work, 2.0 ** (_CLAMP if self.work == "float" else _WIDE_CLAMP))
+        )
         addend = tile.load(self.f32, running, n) if number or plan.c_inside else ""
         base = self.column_base(right, n)
+        special = tile.load(self.f32, specials, tile.op("add", "i64", n, str(number * tile.columns)))
+        if addend:
+            size = tile.call(self.f32, f"llvm.fabs.v{self.rows}f32", (self.f32, addend))
+            finite = tile.op("fcmp olt", self.f32, size, splat("float", float("inf")))
+            special = tile.op("fadd", self.f32, special, tile.select(self.f32, finite, "zeroinitializer", addend))
+            addend = tile.select(self.f32, finite, addend, "zeroinitializer")
         if self.work == "double":
             value = self.sum_double(step, power, addend, left, base)
         elif self.narrow:
             value = self.sum_narrow(step, power, addend, left, base)
         else:
             value = self.sum_wide(step, power, addend, left, base)
-        special = tile.load(self.f32, specials, tile.op("add", "i64", n, str(number * tile.columns)))
-        if addend:
-            size = tile.call(self.f32, f"llvm.fabs.v{self.rows}f32", (self.f32, addend))
-            finite = tile.op("fcmp olt", self.f32, size, splat("float", float("inf")))
-            special = tile.op("fadd", self.f32, special, tile.select(self.f32, finite, "zeroinitializer", addend))
         regular = tile.op("fcmp oeq", self.f32, special, "zeroinitializer")
         tile.store(self.f32, tile.select(self.f32, regular, value, special), running, n)
 
@@ -267,14 +273,14 @@ class _Fused:
         assert addend
         own = tile.convert("fpext", self.f32, self.addend_power(addend), self.f64)
         power = self.maximum(self.f64, own, product_power)
-        power = self.maximum(self.f64, power, splat("double", 2.0**-300))
+        power = self.maximum(self.f64, power, splat("double", 2.0**-_WIDE_CLAMP))
         total = self.truncated(left, base, self.inverse(power, step.fraction_bits, "double"), step)
         return self.add_wide(step, total, power, addend)
 
     def add_wide(self, step: Step, total: str, power: str, addend: str) -> str:
         """C to an exact sum in double, and the rounding."""
         tile, f64, f32 = self.tile, self.f64, self.f32
-        power = self.maximum(f64, power, splat("double", 2.0**-300))
+        power = self.maximum(f64, power, splat("double", 2.0**-_WIDE_CLAMP))
         scale = self.inverse(power, step.fraction_bits, "double")
         aligned = tile.op("fmul", f64, tile.convert("fpext", f32, addend, f64), scale)
         total = tile.op("fadd", f64, total, tile.call(f64, f"llvm.trunc.v{self.rows}f64", (f64, aligned)))
@@ -298,13 +304,17 @@ def _define_specials(module: IrModule, plan: MmaPlan, name: str) -> None:
 
         def column(n: str, number: int = number, step: Step = step) -> None:
             base = tile.at(right, f"[{tile.column_stride} x {work}]", n)
-            total = "zeroinitializer"
+            total, bits = "", 32 if work == "float" else 64
             for k in step.ks:
                 factor = tile.factor(work, base, k)
-                product = tile.op("fmul", vec, left[k], factor)
-                size = tile.call(vec, f"llvm.fabs.v{tile.rows}f{32 if work == 'float' else 64}", (vec, product))
-                finite = tile.op("fcmp olt", vec, size, splat(work, float("inf")))
-                total = tile.op("fadd", vec, total, tile.select(vec, finite, "zeroinitializer", product))
+                if not total:
+                    total = tile.op("fmul", vec, left[k], factor)
+                else:
+                    total = tile.call(vec, f"llvm.fma.v{tile.rows}f{bits}", (vec, left[k]), (vec, factor), (vec, total))
+            # The work type holds every sum of finite products: what is not finite comes from products that are not, by IEEE's rules.
+            size = tile.call(vec, f"llvm.fabs.v{tile.rows}f{bits}", (vec, total))
+            finite = tile.op("fcmp olt", vec, size, splat(work, float("inf")))
+            total = tile.select(vec, finite, "zeroinitializer", total)
             if work == "double":
                 total = tile.convert("fptrunc", vec, total, f32)
             tile.store(f32, total, "%table", tile.op("add", "i64", n, str(number * tile.columns)))
