@@ -4,13 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo test test-device lint types bench clean
 
 demo: $(STAMP)
 	$(BIN)/ptxgraft demo -o demo-out
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -q
+
+# The tests that need an NVIDIA GPU; without one they are skipped, and say why.
+test-device: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cuda]'
+	$(BIN)/python -m pytest -n 0 -q -m device
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

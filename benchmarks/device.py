@@ -1,13 +1,14 @@
 """A GPU in this process, for benchmarks: the package's device on the default stream, with the images of a launch.
 
 Invariant: a launch has the same effects here as in ``ptxgraft.run.execute``; everything made through a ``Device`` is freed by ``free``. A kernel that faults
-costs the process its device.
+costs the process its device, which is a ``DeviceError`` here.
 """
 
 from __future__ import annotations
 
 from numpy.typing import NDArray
 
+from ptxgraft.errors import DeviceError, KernelFault
 from ptxgraft.run import cuda
 from ptxgraft.run.cuda import Buffer, Image, Images
 from ptxgraft.run.images import Surface, Texture
@@ -31,6 +32,12 @@ class Device(cuda.Device):
         for module in self.modules.values():
             self.driver.cuModuleUnload(module)
         self.driver.cuDevicePrimaryCtxRelease(self.device)
+
+    def wait(self, entry: str) -> None:
+        try:
+            super().wait(entry)
+        except KernelFault as fault:
+            raise DeviceError(str(fault)) from None
 
     def texture(self, texture: Texture) -> Image:
         """A texture object over a copy of ``texture.array``."""

@@ -66,7 +66,7 @@ def replay(
         capture.write([with_outputs(ran)], output, overwrite=True)
         note(f"wrote {output}")
     verdict = _against_recorded(ran, engine, profile)
-    line = Text(f"{recorded.label}: {ran.result.statements:,} statements on {engine} ({profile}) in {ran.result.seconds:.3f} s")
+    line = Text(f"{recorded.label}: {ran.result}")
     parts = [line, verdict_view(verdict) if verdict is not None else Text("the capture holds no state after the launch to compare with")]
     show(
         Group(*parts),

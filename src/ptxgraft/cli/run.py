@@ -92,7 +92,7 @@ def run(
     view = Listing("argument", "type", ">elements", "first values after the run")
     for name, array in arrays.items():
         view.add_row(name, str(array.dtype), str(array.size), " ".join(f"{v:g}" for v in array.reshape(-1)[:FIRST_VALUES]))
-    line = Text(f"{kernel.name}: {result.statements:,} statements on {engine} ({profile}) in {result.seconds:.3f} s")
+    line = Text(f"{kernel.name}: {result}")
     data = {
         "entry": kernel.name,
         "result": result,

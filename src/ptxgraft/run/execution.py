@@ -1,19 +1,20 @@
-"""Running a launch on an executor of the CPU.
+"""Running a launch on an executor: the CPU with one of its engines, or a GPU.
 
-Invariant: surfaces are brought to the executor before a run and back after it, whichever executor runs; a run that faults leaves memory as the fault
-found it.
+Invariant: every executor takes the same launch and gives the same kind of result; what an executor cannot do is refused, never left out. Surfaces are brought
+to the executor before a run and back after it. A run that faults on the CPU leaves memory as the fault found it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ptxgraft.errors import UsageError
+from ptxgraft.errors import UnsupportedError, UsageError
 from ptxgraft.isa.numerics import PROFILES
 from ptxgraft.run.launch import Launch
 from ptxgraft.run.result import RunResult, Watch
 
 DEFAULT_PROFILE = "sm_90"
+EXECUTORS = ("cpu", "cuda")
 
 
 def _numpy() -> Callable[..., RunResult]:
@@ -46,13 +47,21 @@ def execute(
     watch: Sequence[Watch] | None = None,
     threads: int | None = None,
     blocks: Sequence[int] | None = None,
+    *,
+    on: str = "cpu",
+    timeout: float | None = None,
+    image: bytes | None = None,
 ) -> RunResult:
     """Run a launch; its allocations, module variables and surfaces change in place.
 
+    ``on``: ``cpu`` (by ``engine``, with the bits of ``profile``) or ``cuda`` (the first GPU, whose bits are its own). ``timeout``: seconds that a kernel may
+    run on a GPU (None: a minute). ``image``: the module as a cubin, for a GPU (None: its driver compiles the PTX). The others are for ``cpu``:
     ``step_budget``: statements that one warp may run (None: the engine's own limit). ``watch``: ranges whose stores to record. ``threads``: worker
     threads (None: as many as there are cores). ``blocks``: linear numbers of the blocks to run (None: all).
-    Raises ``KernelFault`` for what a kernel may not do, ``UnsupportedError`` for what is known and not supported.
+    Raises ``KernelFault`` for what a kernel may not do, ``UnsupportedError`` for what is known and not supported, ``DeviceError`` when there is no GPU
+    or its driver fails.
     """
+    check_choice("executor", on, EXECUTORS)
     check_choice("engine", engine, list(ENGINES))
     check_choice("profile", profile, list(PROFILES))
     if step_budget is not None and step_budget < 1:
@@ -61,9 +70,23 @@ def execute(
         check_choice("watch kind", w.kind, ("memory", "surface"))
         if w.kind == "surface" and w.address_or_handle not in launch.surfaces:
             raise UsageError(f"{w.address_or_handle:#x} is no surface of this launch")
+    if on == "cuda":
+        _check_cpu_only(step_budget=step_budget, watch=watch, threads=threads, blocks=blocks)
+        from ptxgraft.run import cuda
+
+        return cuda.run(launch, image, cuda.DEFAULT_TIMEOUT if timeout is None else timeout)
+    if timeout is not None or image is not None:
+        raise UsageError("a timeout and a cubin are for a GPU", hint="on='cuda' takes them; on cpu a step budget stops what never ends")
     run = ENGINES[engine]()
     launch.load_surfaces()
     try:
         return run(launch, profile, step_budget, watch, threads, blocks)
     finally:
         launch.store_surfaces()
+
+
+def _check_cpu_only(**given: object) -> None:
+    """Raise ``UnsupportedError`` for an option that only the CPU's engines have."""
+    for name, value in given.items():
+        if value is not None:
+            raise UnsupportedError(f"a GPU cannot be given {name}", hint="on='cpu' can")

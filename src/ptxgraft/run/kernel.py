@@ -20,7 +20,7 @@ from ptxgraft.isa.binding import bind
 from ptxgraft.isa.numerics import PROFILES
 from ptxgraft.isa.program import Program, Variable
 from ptxgraft.isa.types import TYPES
-from ptxgraft.run.execution import DEFAULT_PROFILE, ENGINES, check_choice, execute
+from ptxgraft.run.execution import DEFAULT_PROFILE, ENGINES, EXECUTORS, check_choice, execute
 from ptxgraft.run.heap import Heap
 from ptxgraft.run.images import Surface, Texture
 from ptxgraft.run.launch import STACK_BYTES, Launch, dim3
@@ -60,13 +60,14 @@ class Module:
         return [e.name for e in self.document.entries]
 
     def kernel(self, name: str, on: str = "cpu", profile: str = DEFAULT_PROFILE, engine: str = "warp") -> Kernel:
-        """A kernel by its exact name, to run ``on`` the CPU with the numerics of ``profile`` by ``engine`` (warp: fast; numpy: the reference)."""
+        """A kernel by its exact name, to run ``on`` the CPU (``cpu``) with the numerics of ``profile`` by ``engine`` (warp: fast; numpy: the reference), or on
+        a GPU (``cuda``), whose numerics are its own."""
         check_choice("place", on, PLACES)
         check_choice("profile", profile, list(PROFILES))
         check_choice("engine", engine, list(ENGINES))
-        if on != "cpu":
-            raise UnsupportedError(f"kernels cannot be launched on {on!r} yet", hint="on='cpu' runs them here")
-        return Kernel(self, bind(self.document, name), profile, engine)
+        if on not in EXECUTORS:
+            raise UnsupportedError(f"kernels cannot be launched on {on!r} yet", hint=f"there are: {', '.join(EXECUTORS)}")
+        return Kernel(self, bind(self.document, name), profile, engine, on)
 
 
 @dataclass(eq=False)
@@ -77,6 +78,7 @@ class Kernel:
     program: Program
     profile: str
     engine: str
+    on: str = "cpu"
 
     @property
     def name(self) -> str:
@@ -99,7 +101,7 @@ class Kernel:
         """
         prepared = self.prepare(grid, block, args, shared_bytes, stack_bytes)
         try:
-            result = execute(prepared.launch, engine=self.engine, profile=self.profile, **options)
+            result = execute(prepared.launch, engine=self.engine, profile=self.profile, on=self.on, **options)
         except BaseException:
             prepared.bring_back(check=False)  # what went wrong first is what is raised
             raise
@@ -125,7 +127,7 @@ class Kernel:
             packer.put(param, value)
         launch = Launch(
             self.program, dim3(grid, "grid"), dim3(block, "block"), bytes(packer.block), shared_bytes, packer.allocations, packer.textures,
-            packer.surfaces, self.module.variables, stack_bytes=stack_bytes, heap=self.module.heap,
+            packer.surfaces, self.module.variables, stack_bytes=stack_bytes, heap=self.module.heap, handles_at=tuple(packer.handles_at),
         )  # fmt: skip
         self.module.heap = launch.heap
         return Prepared(launch, packer.arrays)
@@ -164,6 +166,7 @@ class _Packer:
         self.arrays: list[NDArray] = []
         self.textures: dict[int, Texture] = {}
         self.surfaces: dict[int, Surface] = {}
+        self.handles_at: list[int] = []
         self._address = FIRST_ADDRESS
         self._known: dict[int, int] = {}
 
@@ -181,6 +184,7 @@ class _Packer:
         if isinstance(value, (bytes, bytearray, memoryview)):
             return bytes(value)
         if isinstance(value, (Texture, Surface)):
+            self.handles_at.append(param.offset)
             return self._pointer(param, value, self._handle(value))
         if isinstance(value, np.ndarray):
             return self._pointer(param, value, self._buffer(param, value))

@@ -63,6 +63,7 @@ class Launch:
     ``textures`` and ``surfaces`` go by handle. ``variables`` gives module variables contents and an address by name; those missing get theirs from
     the module. ``fill`` is what a byte of shared or local memory holds at first. ``stack_bytes``: what a thread may have of stack, for calls that are
     recursive or go through pointers, and for ``alloca``. ``heap``: what ``malloc`` takes from; one is made for a program that calls it. ``notes`` are things that had to be assumed.
+    ``handles_at`` are the argument offsets of texture and surface handles (None: not known), for executors that have handles of their own.
     """
 
     program: Program
@@ -78,6 +79,7 @@ class Launch:
     stack_bytes: int = STACK_BYTES
     heap: Heap | None = None
     notes: list[str] = field(default_factory=list)
+    handles_at: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         self.grid, self.block = dim3(self.grid, "grid"), dim3(self.block, "block")

@@ -58,6 +58,7 @@ def launch_from_capture(program: Program, recorded: capture.Launch, *, assume: A
         surfaces,
         variables,
         notes=notes,
+        handles_at=tuple(i.arg_offset for i in recorded.images),
     )
 
 

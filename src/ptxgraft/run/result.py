@@ -36,12 +36,24 @@ class StoreRecord:
 
 @dataclass(slots=True)
 class RunResult:
-    """``statements`` counts statements that warps ran (a warp's statement counts once, however many lanes were active). ``output`` is what the kernel
-    printed: by block, by barriers that the warp had passed, by warp, and in a warp in the order of printing."""
+    """``engine`` is a CPU engine or ``cuda``; ``profile`` is whose bits came out (of a GPU: its architecture). ``statements`` counts statements that warps ran (a
+    warp's statement counts once, however many lanes were active); None: the executor does not count. ``seconds`` is what the kernel took: by the CPU's
+    clock, or between two events on the GPU. ``output`` is what the kernel printed; on the CPU: by block, by barriers that the warp had passed, by warp, and
+    in a warp in the order of printing. ``notes`` are things worth knowing of this run."""
 
     engine: str
     profile: str
-    statements: int
+    statements: int | None
     seconds: float
     stores: list[StoreRecord] = field(default_factory=list)
     output: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def executor(self) -> str:
+        """``cpu`` or ``cuda``."""
+        return "cuda" if self.engine == "cuda" else "cpu"
+
+    def __str__(self) -> str:
+        counted = "" if self.statements is None else f"{self.statements:,} statements "
+        return f"{counted}on {self.engine} ({self.profile}) in {self.seconds:.6f} s"

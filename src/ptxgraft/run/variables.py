@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ptxgraft.errors import SourceError, UsageError
 from ptxgraft.isa.constants import DEEPEST, parse_integer
 from ptxgraft.isa.functions import functions_of
@@ -83,3 +86,15 @@ def _bits(program: Program, variable: Variable, text: str, type: Type, placed: d
         f"cannot read {text!r} in the initialiser of {variable.name!r} of {program.document.name}",
         hint="numbers and the addresses of functions and variables are read",
     )
+
+
+def address_bytes(program: Program, name: str, size: int) -> NDArray[np.bool_]:
+    """Which of the ``size`` bytes of a module variable its initialiser fills with addresses (of functions or variables): bool[size]."""
+    marked = np.zeros(size, bool)
+    variable = next((v for v in program.variables if v.name == name and v.space in ("global", "const")), None)
+    if variable is not None and variable.init:
+        width = TYPES[variable.type].bytes
+        for number, text in enumerate(_elements(variable.init)):
+            if parse_literal(text) is None:
+                marked[number * width : (number + 1) * width] = True
+    return marked

@@ -1,0 +1,17 @@
+"""Launches on a GPU through the CUDA driver.
+
+Invariant: importing this needs neither the driver nor its package; a kernel that faults or never ends costs a child process, not this one.
+"""
+
+from ptxgraft.run.cuda.driver import Buffer, Card, Device
+from ptxgraft.run.cuda.executor import availability, card, run, run_here
+from ptxgraft.run.cuda.images import Image, Images
+from ptxgraft.run.cuda.session import Session, exchanged
+from ptxgraft.run.cuda.work import Code, Left, Work, take, work_of
+from ptxgraft.run.cuda.worker import DEFAULT_TIMEOUT, Worker, borrow, close_all
+
+__all__ = [
+    "DEFAULT_TIMEOUT", "Buffer", "Card", "Code", "Device", "Image", "Images", "Left", "Session", "Work", "Worker", "availability", "borrow", "card", "close_all",
+    "exchanged", "run", "run_here",
+    "take", "work_of",
+]  # fmt: skip

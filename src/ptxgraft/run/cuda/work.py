@@ -1,0 +1,105 @@
+"""A launch as the GPU's side needs it: plain data that travels between processes.
+
+Invariant: a ``Work`` shares no memory with its launch's results: what the GPU left comes back as ``Left`` and is put into the launch by ``take``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgraft.errors import UnsupportedError
+from ptxgraft.run.images import Surface, Texture
+from ptxgraft.run.launch import Launch
+from ptxgraft.run.variables import address_bytes
+
+POINTER_BYTES = 8
+
+
+@dataclass(slots=True)
+class Span:
+    """``data`` uint8[n] is what the addresses from ``base`` on hold before the launch."""
+
+    base: int
+    data: NDArray[np.uint8]
+    name: str
+
+
+@dataclass(slots=True)
+class ModuleVariable:
+    """A module variable: the span that the launch knows it as; ``addresses`` bool[n] marks bytes that the module initialises with addresses, which only
+    its loader knows."""
+
+    span: Span
+    addresses: NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Code:
+    """An entry of a module: PTX text or a cubin."""
+
+    image: bytes
+    entry: str
+
+
+@dataclass(slots=True)
+class Work:
+    """Everything of a launch but its code. ``handles_at``: argument offsets of handles, None where nobody knows. ``stack_bytes`` 0: the driver knows."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    args: bytes
+    shared_bytes: int = 0
+    cooperative: bool = False
+    stack_bytes: int = 0
+    spans: list[Span] = field(default_factory=list)
+    variables: dict[str, ModuleVariable] = field(default_factory=dict)
+    textures: dict[int, Texture] = field(default_factory=dict)
+    surfaces: dict[int, Surface] = field(default_factory=dict)
+    handles_at: tuple[int, ...] | None = None
+
+
+@dataclass(slots=True)
+class Left:
+    """What a launch left, in the order of its ``Work``."""
+
+    spans: list[NDArray[np.uint8]]
+    variables: dict[str, NDArray[np.uint8]]
+    surfaces: dict[int, NDArray]
+
+
+def work_of(launch: Launch) -> Work:
+    """A launch as work for a GPU. Raises ``UnsupportedError`` for what only the CPU's executors can do."""
+    if launch.heap is not None and launch.heap.used:
+        raise UnsupportedError(
+            f"{launch.program.name}: blocks of malloc from earlier launches on cpu cannot be taken to a GPU", hint="run it on cpu"
+        )
+    program = launch.program
+    return Work(
+        launch.grid,
+        launch.block,
+        launch.args,
+        launch.shared_bytes,
+        launch.workspace is not None,
+        launch.stack_bytes if program.stack_need is None else 0,
+        [Span(a.base, a.data, a.name or f"the allocation at {a.base:#x}") for a in launch.allocations],
+        {
+            name: ModuleVariable(Span(a.base, a.data, a.name or f"variable {name!r}"), address_bytes(program, name, a.size))
+            for name, a in launch.variables.items()
+        },
+        dict(launch.textures),
+        dict(launch.surfaces),
+        launch.handles_at,
+    )
+
+
+def take(launch: Launch, left: Left) -> None:
+    """Put what the GPU left into a launch's memory and surfaces."""
+    for allocation, data in zip(launch.allocations, left.spans, strict=True):
+        allocation.data[:] = data
+    for name, data in left.variables.items():
+        launch.variables[name].data[:] = data
+    for handle, array in left.surfaces.items():
+        launch.surfaces[handle].array[...] = array

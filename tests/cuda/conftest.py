@@ -1,0 +1,68 @@
+"""A GPU: the fake driver of this folder, or, for tests marked ``device``, the one of this machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ptxgraft.run import cuda
+
+FAKE = Path(__file__).parent / "fake_driver"
+
+
+class FakeGpu:
+    """``behave`` chooses what the driver of the next launches does, in the words of ``FAKE_CUDA``."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.patch = patch
+        self.behave("")
+
+    def behave(self, words: str) -> None:
+        cuda.close_all()  # a child that runs has its behaviour already
+        self.patch.setenv("FAKE_CUDA", words)
+
+
+@contextmanager
+def driver() -> Iterator[pytest.MonkeyPatch]:
+    """The fake driver in place, without children from before or behind."""
+    before = {n: m for n, m in sys.modules.items() if n.split(".")[0] == "cuda"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FAKE))
+        patch.setenv("FAKE_CUDA", "")
+        cuda.close_all()
+        yield patch
+        cuda.close_all()
+    for name in [n for n in sys.modules if n.split(".")[0] == "cuda"]:
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeGpu]:
+    """The fake driver, and a choice of its behaviour."""
+    with driver() as patch:
+        yield FakeGpu(patch)
+
+
+@pytest.fixture(scope="module")
+def fake_for_all() -> Iterator[None]:
+    """The fake driver with one child for the tests of a module."""
+    with driver():
+        yield
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.device)])
+def gpu(request: pytest.FixtureRequest) -> str:
+    """A GPU to launch on, whichever: ``fake`` or ``real``."""
+    if request.param == "fake":
+        request.getfixturevalue("fake_for_all")
+    else:
+        cuda.close_all()
+        available, why = cuda.availability()
+        if not available:
+            pytest.skip(why)
+    return request.param

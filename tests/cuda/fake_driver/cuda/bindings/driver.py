@@ -1,0 +1,521 @@
+"""A CUDA driver without a GPU: memory is NumPy, a launch runs our CPU engine when its stream is waited for.
+
+Invariant: it refuses what a driver refuses: use after a fault, dynamic shared memory or a cooperative launch that nobody asked for, addresses that are taken,
+copies outside of memory. Its behaviour is set by ``FAKE_CUDA`` in the environment, blank-separated words: ``no-vmm``, ``refuse=ADDRESS`` (that page is not
+given; may be repeated), ``profile=NAME`` (whose bits), ``die`` (the process ends at the first launch).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import os
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+
+from ptxgraft.errors import KernelFault, PtxgraftError
+from ptxgraft.isa.binding import bind
+from ptxgraft.run import variables
+from ptxgraft.run.execution import execute
+from ptxgraft.run.images import ADDRESS_MODES, Surface, Texture
+from ptxgraft.run.launch import Launch
+from ptxgraft.run.memory import Allocation, padded
+from ptxgraft.text import Document
+
+variables.FIRST_VARIABLE = 0x6E00_0000_0000
+"""Variables do not lie where the launch had them."""
+GRANULARITY = 2 << 20
+ENDLESS = 300_000
+"""Statements after which a kernel counts as endless."""
+
+
+class CUresult(enum.IntEnum):
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_INVALID_VALUE = 1
+    CUDA_ERROR_OUT_OF_MEMORY = 2
+    CUDA_ERROR_INVALID_PTX = 218
+    CUDA_ERROR_NOT_FOUND = 500
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700
+    CUDA_ERROR_LAUNCH_FAILED = 719
+
+
+def _numbers(name: str, *names: str) -> type[enum.IntEnum]:
+    return enum.IntEnum(name, {n: i for i, n in enumerate(names)})  # type: ignore[return-value]
+
+
+CUdevice_attribute = _numbers(
+    "CUdevice_attribute",
+    "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR",
+    "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR",
+    "CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED",
+)
+CUjit_option = _numbers("CUjit_option", "CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES")
+CUfunction_attribute = _numbers(
+    "CUfunction_attribute", "CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES", "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
+)
+CUstream_flags = _numbers("CUstream_flags", "CU_STREAM_DEFAULT", "CU_STREAM_NON_BLOCKING")
+CUevent_flags = _numbers("CUevent_flags", "CU_EVENT_DEFAULT")
+CUlimit = _numbers("CUlimit", "CU_LIMIT_STACK_SIZE", "CU_LIMIT_PRINTF_FIFO_SIZE")
+CUmemAllocationType = _numbers("CUmemAllocationType", "INVALID", "CU_MEM_ALLOCATION_TYPE_PINNED")
+CUmemLocationType = _numbers("CUmemLocationType", "INVALID", "CU_MEM_LOCATION_TYPE_DEVICE")
+CUmemAllocationGranularity_flags = _numbers("CUmemAllocationGranularity_flags", "CU_MEM_ALLOC_GRANULARITY_MINIMUM")
+CUmemAccess_flags = _numbers("CUmemAccess_flags", "NONE", "READ", "READ_WRITE", "CU_MEM_ACCESS_FLAGS_PROT_READWRITE")
+CUmemorytype = _numbers("CUmemorytype", "NONE", "CU_MEMORYTYPE_HOST", "CU_MEMORYTYPE_DEVICE", "CU_MEMORYTYPE_ARRAY")
+CUaddress_mode = _numbers("CUaddress_mode", *(f"CU_TR_ADDRESS_MODE_{m.upper()}" for m in ADDRESS_MODES))
+CUfilter_mode = _numbers("CUfilter_mode", "CU_TR_FILTER_MODE_POINT", "CU_TR_FILTER_MODE_LINEAR")
+CUresourcetype = _numbers("CUresourcetype", "CU_RESOURCE_TYPE_ARRAY")
+CUlaunchAttributeID = _numbers("CUlaunchAttributeID", "IGNORE", "ACCESS", "CU_LAUNCH_ATTRIBUTE_COOPERATIVE")
+CUstreamWaitValue_flags = _numbers("CUstreamWaitValue_flags", "CU_STREAM_WAIT_VALUE_GEQ")
+
+
+class CUdeviceptr(int):
+    pass
+
+
+def CUarray_format(code):
+    return code
+
+
+def CUDA_ARRAY3D_DESCRIPTOR():
+    return SimpleNamespace()
+
+
+CUDA_TEXTURE_DESC = CUDA_MEMCPY3D = CUlaunchConfig = CUlaunchAttribute = CUlaunchAttributeValue = CUmemAccessDesc = CUDA_ARRAY3D_DESCRIPTOR
+
+
+def CUDA_RESOURCE_DESC():
+    return SimpleNamespace(res=SimpleNamespace(array=SimpleNamespace()))
+
+
+def CUmemAllocationProp():
+    return SimpleNamespace(location=SimpleNamespace())
+
+
+class _Gpu:
+    """Everything the driver knows."""
+
+    def __init__(self) -> None:
+        self.memory: dict[int, np.ndarray] = {}
+        self.reserved: dict[int, int] = {}
+        self.images: dict[int, object] = {}
+        self.queue: list = []
+        self.fault = CUresult.CUDA_SUCCESS
+        self.next_address = 0x7FF0_0000_0000
+        self.next_handle = 1
+        self.allowed: dict[int, int] = {}
+
+    def words(self, name: str) -> list[str]:
+        return [w.removeprefix(name) for w in os.environ.get("FAKE_CUDA", "").split() if w.startswith(name)]
+
+    def find(self, address: int, size: int) -> np.ndarray | None:
+        for base, data in self.memory.items():
+            if base <= address and address + size <= base + data.size:
+                return data[address - base : address - base + size]
+        return None
+
+    def new_address(self, size: int) -> int:
+        address = self.next_address
+        self.next_address += -(-(size + 1) // GRANULARITY) * GRANULARITY
+        return address
+
+    def run_queue(self) -> CUresult:
+        while self.queue and self.fault == CUresult.CUDA_SUCCESS:
+            self.queue.pop(0)()
+        return self.fault
+
+
+GPU = _Gpu()
+
+
+def _call(function):
+    """A driver function: gives (error, *results); after a fault nothing works any more."""
+
+    def called(*arguments):
+        if GPU.fault != CUresult.CUDA_SUCCESS:
+            return (GPU.fault, None)
+        result = function(*arguments)
+        if isinstance(result, CUresult):
+            return (result, None)
+        if result is None:
+            return (CUresult.CUDA_SUCCESS,)
+        return (CUresult.CUDA_SUCCESS, *result) if isinstance(result, tuple) else (CUresult.CUDA_SUCCESS, result)
+
+    called.__name__ = function.__name__
+    return called
+
+
+def cuGetErrorName(error):
+    return CUresult.CUDA_SUCCESS, CUresult(error).name.encode()
+
+
+def cuGetErrorString(error):
+    return CUresult.CUDA_SUCCESS, f"what is said of error {int(error)}".encode()
+
+
+@_call
+def cuInit(flags):
+    return None
+
+
+@_call
+def cuDeviceGetCount():
+    return 1
+
+
+@_call
+def cuDeviceGet(ordinal):
+    return ordinal
+
+
+@_call
+def cuDevicePrimaryCtxRetain(device):
+    return "context"
+
+
+@_call
+def cuDevicePrimaryCtxRelease(device):
+    return None
+
+
+@_call
+def cuCtxSetCurrent(context):
+    return None
+
+
+@_call
+def cuCtxSetLimit(limit, value):
+    return None
+
+
+@_call
+def cuDeviceGetName(size, device):
+    return b"Fake GPU".ljust(size, b"\0")
+
+
+@_call
+def cuDriverGetVersion():
+    return 13000
+
+
+@_call
+def cuDeviceGetAttribute(attribute, device):
+    return {"MAJOR": 9, "MINOR": 0, "SUPPORTED": int(not GPU.words("no-vmm"))}[attribute.name.rsplit("_", 1)[1]]
+
+
+# -- streams and events -------------------------------------------------------------------------------------------------
+@_call
+def cuStreamCreate(flags):
+    return "stream"
+
+
+@_call
+def cuStreamDestroy(stream):
+    return None
+
+
+@_call
+def cuStreamSynchronize(stream):
+    error = GPU.run_queue()
+    return None if error == CUresult.CUDA_SUCCESS else error
+
+
+@_call
+def cuEventCreate(flags):
+    return SimpleNamespace(at=None)
+
+
+@_call
+def cuEventDestroy(event):
+    return None
+
+
+@_call
+def cuEventRecord(event, stream):
+    GPU.queue.append(lambda: setattr(event, "at", time.perf_counter()))
+
+
+@_call
+def cuEventElapsedTime(start, end):
+    return (end.at - start.at) * 1000
+
+
+_GATES: dict[int, object] = {}
+
+
+@_call
+def cuMemHostAlloc(size, flags):
+    held = ctypes.create_string_buffer(size)
+    _GATES[ctypes.addressof(held)] = held
+    return ctypes.addressof(held)
+
+
+@_call
+def cuMemHostGetDevicePointer(host, flags):
+    return CUdeviceptr(host)
+
+
+@_call
+def cuMemFreeHost(host):
+    del _GATES[host]
+
+
+@_call
+def cuStreamWaitValue32(stream, address, value, flags):
+    def wait() -> None:
+        assert ctypes.c_uint32.from_address(address).value >= value, "the stream would wait for ever"
+
+    GPU.queue.append(wait)
+
+
+# -- memory -------------------------------------------------------------------------------------------------------------
+@_call
+def cuMemAlloc(size):
+    address = GPU.new_address(size)
+    GPU.memory[address] = padded(size, 0xEE)
+    return CUdeviceptr(address)
+
+
+@_call
+def cuMemFree(address):
+    del GPU.memory[int(address)]
+
+
+@_call
+def cuMemGetAllocationGranularity(properties, option):
+    assert properties.location.id == 0
+    return GRANULARITY
+
+
+@_call
+def cuMemAddressReserve(size, alignment, address, flags):
+    wanted = int(address)
+    if size % GRANULARITY or wanted % GRANULARITY:
+        return CUresult.CUDA_ERROR_INVALID_VALUE
+    taken = any(wanted < base + length and base < wanted + size for base, length in GPU.reserved.items())
+    if taken or any(wanted <= int(r, 16) < wanted + size for r in GPU.words("refuse=")):
+        wanted = GPU.new_address(size)
+    GPU.reserved[wanted] = size
+    return CUdeviceptr(wanted)
+
+
+@_call
+def cuMemAddressFree(address, size):
+    assert int(address) not in GPU.memory, "freed while mapped"
+    assert GPU.reserved.pop(int(address)) == size
+
+
+@_call
+def cuMemCreate(size, properties, flags):
+    return SimpleNamespace(data=padded(size, 0xEE))
+
+
+@_call
+def cuMemRelease(handle):
+    return None
+
+
+@_call
+def cuMemMap(address, size, offset, handle, flags):
+    assert GPU.reserved[int(address)] == size == handle.data.size
+    GPU.memory[int(address)] = handle.data
+
+
+@_call
+def cuMemUnmap(address, size):
+    GPU.memory.pop(int(address), None)
+
+
+@_call
+def cuMemSetAccess(address, size, access, count):
+    assert len(access) == count == 1
+
+
+def _host(address: int, size: int) -> np.ndarray:
+    return np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8)
+
+
+def _write(address: int, data: np.ndarray) -> None:
+    there = GPU.find(address, data.size)
+    assert there is not None, f"a copy of {data.size} bytes to {address:#x}, where no memory is"
+    there[:] = data
+
+
+@_call
+def cuMemcpyHtoDAsync(target, source, size, stream):
+    data = _host(source, size).copy()  # pageable memory is taken at once
+    GPU.queue.append(lambda: _write(int(target), data))
+
+
+@_call
+def cuMemcpyDtoHAsync(target, source, size, stream):
+    def copy() -> None:
+        there = GPU.find(int(source), size)
+        assert there is not None, "a copy from where no memory is"
+        _host(target, size)[:] = there
+
+    GPU.queue.append(copy)
+
+
+@_call
+def cuMemcpyDtoDAsync(target, source, size, stream):
+    GPU.queue.append(lambda: _write(int(target), GPU.find(int(source), size).copy()))
+
+
+@_call
+def cuMemsetD8Async(target, value, size, stream):
+    GPU.queue.append(lambda: _write(int(target), np.full(size, value, np.uint8)))
+
+
+# -- images -------------------------------------------------------------------------------------------------------------
+@_call
+def cuArray3DCreate(description):
+    from ptxgraft.capture import image_format
+
+    sizes = [n for n in (description.Depth, description.Height, description.Width) if n]
+    dtype = image_format(description.Format).dtype
+    return SimpleNamespace(texels=np.zeros((*sizes, description.NumChannels), dtype), description=description)
+
+
+@_call
+def cuArrayDestroy(array):
+    array.texels = None
+
+
+@_call
+def cuMemcpy3DAsync(copy, stream):
+    size = copy.WidthInBytes * copy.Height * copy.Depth
+    if copy.srcMemoryType == CUmemorytype.CU_MEMORYTYPE_HOST:
+        data, array = _host(copy.srcHost, size).copy(), copy.dstArray
+
+        def move() -> None:
+            array.texels[...] = data.view(array.texels.dtype).reshape(array.texels.shape)
+
+    else:
+        array, out = copy.srcArray, copy.dstHost
+
+        def move() -> None:
+            _host(out, size)[:] = np.ascontiguousarray(array.texels).reshape(-1).view(np.uint8)
+
+    GPU.queue.append(move)
+
+
+def _handle(image) -> int:
+    GPU.images[GPU.next_handle] = image
+    GPU.next_handle += 1
+    return GPU.next_handle - 1
+
+
+@_call
+def cuTexObjectCreate(resource, description, view):
+    array = resource.res.array.hArray
+    kind = ("point", "linear")[description.filterMode]
+    modes = tuple(ADDRESS_MODES[m] for m in description.addressMode)
+    integers, normalized = bool(description.flags & 1), bool(description.flags & 2)
+    return _handle(Texture(array.texels, array.description.Format, kind, modes, normalized, integers))
+
+
+@_call
+def cuSurfObjectCreate(resource):
+    array = resource.res.array.hArray
+    assert array.description.Flags & 2, "an array that surfaces may not be made of"
+    return _handle(Surface(array.texels, array.description.Format))
+
+
+@_call
+def cuTexObjectDestroy(handle):
+    del GPU.images[handle]
+
+
+@_call
+def cuSurfObjectDestroy(handle):
+    del GPU.images[handle]
+
+
+# -- code ---------------------------------------------------------------------------------------------------------------
+@_call
+def cuModuleLoadDataEx(image, count, options, values):
+    try:
+        document = Document.parse(image.removesuffix(b"\0"))
+        programs = {e.name: bind(document, e.name) for e in document.entries}
+    except PtxgraftError as error:
+        text = str(error).encode()[: values[1] - 1]
+        values[0][: len(text)] = text
+        return CUresult.CUDA_ERROR_INVALID_PTX
+    placed: dict[str, Allocation] = {}
+    for program in programs.values():
+        variables.place_variables(program, placed, [])
+    return SimpleNamespace(programs=programs, placed=placed)
+
+
+@_call
+def cuModuleUnload(module):
+    return None
+
+
+@_call
+def cuModuleGetFunction(module, name):
+    program = module.programs.get(name.decode())
+    return CUresult.CUDA_ERROR_NOT_FOUND if program is None else SimpleNamespace(program=program, module=module, allowed=0)
+
+
+@_call
+def cuModuleGetGlobal(module, name):
+    found = module.placed.get(name.decode())
+    if found is None:
+        return CUresult.CUDA_ERROR_NOT_FOUND
+    GPU.memory[found.base] = found.data
+    return CUdeviceptr(found.base), found.size
+
+
+@_call
+def cuFuncGetAttribute(attribute, function):
+    return function.program.shared_bytes
+
+
+@_call
+def cuFuncSetAttribute(function, attribute, value):
+    function.allowed = value
+
+
+@_call
+def cuLaunchKernelEx(config, function, parameters, extra):
+    words = (ctypes.c_void_p * 5).from_address(extra)
+    assert (words[0], words[2], words[4]) == (1, 2, None)
+    size = ctypes.c_size_t.from_address(words[3]).value
+    args = bytes(_host(words[1], size)) if size else b""
+    if function.program.shared_bytes + config.sharedMemBytes > max(48 << 10, function.program.shared_bytes + function.allowed):
+        return CUresult.CUDA_ERROR_INVALID_VALUE
+    attributes = {a.id.name: a.value for a in getattr(config, "attrs", [])[: getattr(config, "numAttrs", 0)]}
+    cooperative = "CU_LAUNCH_ATTRIBUTE_COOPERATIVE" in attributes
+    grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
+    block = (config.blockDimX, config.blockDimY, config.blockDimZ)
+    GPU.queue.append(lambda: _run(function, grid, block, args, config.sharedMemBytes, cooperative))
+
+
+def _run(function, grid, block, args, shared_bytes, cooperative) -> None:
+    if GPU.words("die"):
+        print("the fake GPU caught fire", file=sys.stderr, flush=True)
+        os._exit(3)
+    variables_at = {a.base for a in function.module.placed.values()}
+    memory = [Allocation(base, data) for base, data in GPU.memory.items() if base not in variables_at]
+    textures = {h: i for h, i in GPU.images.items() if isinstance(i, Texture)}
+    surfaces = {h: i for h, i in GPU.images.items() if isinstance(i, Surface)}
+    launch = Launch(function.program, grid, block, args, shared_bytes, memory, textures, surfaces, dict(function.module.placed))
+    assert cooperative or launch.workspace is None, "a grid that waits for all its blocks was not launched cooperatively"
+    profile = (GPU.words("profile=") or ["sm_90"])[0]
+    try:
+        output = execute(launch, profile=profile, step_budget=ENDLESS).output
+    except KernelFault as fault:
+        if "never ends" in str(fault):
+            while True:
+                time.sleep(1)
+        if "assertion" in str(fault):
+            print(fault, file=sys.stderr, flush=True)
+        trapped = "stopped itself" in str(fault) or "assertion" in str(fault)
+        GPU.fault = CUresult.CUDA_ERROR_LAUNCH_FAILED if trapped else CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
+        output = fault.output
+    sys.stdout.flush()
+    os.write(1, output.encode())

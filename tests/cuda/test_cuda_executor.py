@@ -1,0 +1,179 @@
+"""Launches on a GPU through ``execute``: every kind of memory, on the fake driver and, marked ``device``, on a real one."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+import kernels
+import ptxgraft
+from ptxgraft.errors import DeviceError, KernelFault, SourceError, UnsupportedError, UsageError
+from ptxgraft.isa import bind
+from ptxgraft.run import Launch, allocate, cuda, execute
+from ptxgraft.run.images import Surface, Texture
+from ptxgraft.text import Document
+
+BASE = 0x7F10_0000_0000
+
+
+def launch_of(text: str, args: bytes, memory, grid=(1, 1, 1), block=(32, 1, 1), **more) -> Launch:
+    return Launch(bind(Document.parse(text), "k"), grid, block, args, allocations=list(memory), **more)
+
+
+def test_a_kernel_launches_as_on_the_cpu(gpu: str) -> None:
+    module = ptxgraft.load(kernels.SQUARES)
+    found = {}
+    for on in ("cpu", "cuda"):
+        out = np.full(100, 0xDEADBEEF, np.uint32)
+        result = module.kernel("k", on=on).launch((2,), (64,), [out, 90])
+        assert result.executor == on and result.seconds > 0
+        found[on] = out
+    assert np.array_equal(found["cuda"], found["cpu"]) and np.array_equal(found["cpu"][:90], np.arange(90, dtype=np.uint32) ** 2)
+    assert (found["cuda"][90:] == 0xDEADBEEF).all()
+
+
+def test_memory_lies_at_the_launchs_addresses(gpu: str) -> None:
+    odd = allocate(BASE + 0x1230, bytes(range(48)), "odd")
+    launch = launch_of(
+        kernels.ADDRESS, struct.pack("<Q", odd.base), [odd, allocate(BASE + 0x1290, bytes(32)), allocate(BASE + (9 << 20), 100)]
+    )
+    result = execute(launch, on="cuda")
+    assert struct.unpack_from("<Q", odd.data.tobytes(), 8) == (odd.base,), result.notes
+    assert bytes(odd.data[16:]) == bytes(range(16, 48)) and len(result.notes) == 1
+    assert result.statements is None and result.engine == "cuda"
+
+
+def test_pointers_inside_buffers_hold_at_the_launchs_addresses(gpu: str) -> None:
+    target = allocate(BASE + 0x4000, struct.pack("<I", 41))
+    head = allocate(BASE, struct.pack("<Q", target.base))
+    execute(launch_of(kernels.FOLLOW, struct.pack("<Q", BASE), [head, target], block=(1, 1, 1)), on="cuda")
+    assert bytes(target.data) == struct.pack("<I", 42)
+
+
+def test_refused_addresses_are_relocated_and_told(fake) -> None:
+    fake.behave(f"refuse={BASE + (4 << 20):x}")
+    stays, moves = allocate(BASE, 64, "stays"), allocate(BASE + (4 << 20) + 512, 64, "moves")
+    launch = launch_of(kernels.ADDRESS, struct.pack("<Q", moves.base), [stays, moves])
+    result = execute(launch, on="cuda")
+    (stored,) = struct.unpack_from("<Q", moves.data.tobytes(), 8)
+    assert stored != moves.base
+    told = [n for n in result.notes if n.startswith("moves")]
+    assert told == [f"moves lies at {stored:#x} on the GPU, not at {moves.base:#x}: the driver gave no memory there"]
+    assert not any(n.startswith("stays") for n in result.notes)
+
+
+def test_without_virtual_memory_everything_moves_and_stray_pointers_are_told(fake) -> None:
+    fake.behave("no-vmm")
+    inner = allocate(BASE + 64, 64, "inner")
+    outer = allocate(BASE + 4096, struct.pack("<QQ", inner.base + 8, 5), "outer")
+    result = execute(launch_of(kernels.SQUARES, struct.pack("<QI", inner.base, 16), [inner, outer]), on="cuda")
+    assert np.array_equal(inner.data.view(np.uint32), np.arange(16, dtype=np.uint32) ** 2)
+    assert any("outer holds 1 words that look like pointers" in n for n in result.notes), result.notes
+    assert sum("the driver gave no memory there" in n for n in result.notes) == 2
+
+
+def test_module_variables_keep_their_contents_from_launch_to_launch(gpu: str) -> None:
+    module = ptxgraft.load(kernels.COUNTER)
+    got = []
+    for on in ("cuda", "cpu", "cuda"):
+        out = np.zeros(3, np.uint32)
+        module.kernel("k", on=on).launch((1,), (1,), [out])
+        got.append(out.tolist())
+    assert got == [[5, 6, 31], [6, 7, 31], [7, 8, 31]]
+    assert struct.unpack_from("<QQ", module.variables["table"].data.tobytes()) == (7, module.variables["counter"].base)
+
+
+@pytest.mark.parametrize("kib", [1, 48, 96, 227])
+def test_dynamic_shared_memory(gpu: str, kib: int) -> None:
+    out = np.zeros(64, np.uint32)
+    ptxgraft.load(kernels.SHARED).kernel("k", on="cuda").launch((1,), (64,), [out, (kib << 10) - 4], shared_bytes=kib << 10)
+    assert (out == 4711).all()
+
+
+def test_what_a_kernel_prints_comes_back(gpu: str) -> None:
+    kernel = ptxgraft.load(kernels.PRINTS).kernel("k", on="cuda")
+    assert [kernel.launch((1,), (2,), [n]).output for n in (3, 40)] == ["n is 3\n" * 2, "n is 40\n" * 2]
+
+
+def test_textures_and_surfaces(gpu: str) -> None:
+    texels = np.random.default_rng(5).random((3, 8, 1), np.float32)
+    surface = np.full((3, 8, 1), -1, np.float32)
+    ptxgraft.load(kernels.IMAGES).kernel("k", on="cuda").launch((3,), (8,), [Texture(texels), Surface(surface), 1])
+    assert np.array_equal(surface, 2 * texels)
+
+
+def test_only_handles_are_exchanged_for_handles() -> None:
+    args = struct.pack("<4Q", 1, 2, 1, 0x5008)
+    spans = [(0x5000, 8, 0x9000), (0x5008, 8, 0xA000)]
+    assert struct.unpack("<4Q", cuda.exchanged(args, spans, {1: 70, 2: 71}, (0, 8))) == (70, 71, 1, 0xA000)
+    assert struct.unpack("<4Q", cuda.exchanged(args, spans, {1: 70, 2: 71})) == (70, 71, 70, 0xA000)
+    assert struct.unpack("<4Q", cuda.exchanged(args, spans[:1], {}, ())) == (1, 2, 1, 0x9008)
+
+
+def test_an_endless_kernel_is_stopped_and_the_next_one_runs(gpu: str) -> None:
+    out = np.zeros(4, np.uint32)
+    with pytest.raises(KernelFault, match=r"did not end within 2 s .*timeout"):
+        ptxgraft.load(kernels.ENDLESS).kernel("k", on="cuda").launch((1,), (1,), [out], timeout=2)
+    ptxgraft.load(kernels.SQUARES).kernel("k", on="cuda").launch((1,), (32,), [out, 4])
+    assert out.tolist() == [0, 1, 4, 9]
+
+
+@pytest.mark.parametrize(("text", "code"), [(kernels.WILD, "ILLEGAL_ADDRESS"), (kernels.TRAP, "")])
+def test_a_faulting_kernel_is_told_and_the_next_one_runs(gpu: str, text: str, code: str) -> None:
+    out = np.arange(4, dtype=np.uint32)
+    with pytest.raises(KernelFault, match=rf"(?s)k on .*CUDA_ERROR_.*{code}.*replay it on cpu"):
+        ptxgraft.load(text).kernel("k", on="cuda").launch((1,), (1,), [out])
+    assert out.tolist() == [0, 1, 2, 3]
+    ptxgraft.load(kernels.SQUARES).kernel("k", on="cuda").launch((1,), (32,), [out, 4])
+    assert out.tolist() == [0, 1, 4, 9]
+
+
+def test_a_child_that_dies_is_an_error_with_its_last_words(fake) -> None:
+    fake.behave("die")
+    kernel = ptxgraft.load(kernels.SQUARES).kernel("k", on="cuda")
+    with pytest.raises(DeviceError, match=r"died \(exit code 3\): the fake GPU caught fire"):
+        kernel.launch((1,), (32,), [np.zeros(4, np.uint32), 4])
+
+
+def test_big_arrays_travel_whole(gpu: str) -> None:
+    many = 3 << 18
+    data = np.random.default_rng(1).integers(0, 1 << 32, many, dtype=np.uint32)
+    out = data.copy()
+    ptxgraft.load(kernels.SQUARES).kernel("k", on="cuda").launch((1,), (32,), [out, 7])
+    assert np.array_equal(out[7:], data[7:]) and np.array_equal(out[:7], np.arange(7, dtype=np.uint32) ** 2)
+
+
+def test_modules_that_the_driver_refuses(gpu: str) -> None:
+    launch = launch_of(kernels.SQUARES, struct.pack("<QI", BASE, 4), [allocate(BASE, 16)])
+    with pytest.raises(SourceError, match=r"(?s)the driver cannot load the module: CUDA_ERROR"):
+        execute(launch, on="cuda", image=b".version 8.0\n.target sm_80\nnonsense;")
+
+
+def test_options_of_the_cpu_are_refused(fake) -> None:
+    launch = launch_of(kernels.SQUARES, struct.pack("<QI", BASE, 4), [allocate(BASE, 16)])
+    for option in ({"step_budget": 5}, {"threads": 1}, {"blocks": [0]}):
+        with pytest.raises(UnsupportedError, match=f"cannot be given {next(iter(option))}"):
+            execute(launch, on="cuda", **option)
+    with pytest.raises(UsageError, match="for a GPU"):
+        execute(launch, timeout=3)
+    with pytest.raises(UsageError, match="executor 'opencl' is unknown"):
+        execute(launch, on="opencl")
+
+
+def test_without_the_package_the_error_says_what_to_install(monkeypatch) -> None:
+    import importlib.util
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    cuda.close_all()
+    available, why = cuda.availability()
+    assert not available and "cuda-bindings" in why and "pip install" in why
+
+
+def test_callers_at_the_same_time_have_children_of_their_own(gpu: str) -> None:
+    with cuda.borrow() as one, cuda.borrow() as two:
+        assert one is not two and one.process.pid != two.process.pid
+        assert one.ask("card") == two.ask("card")
+    with cuda.borrow() as again:
+        assert again in (one, two)
