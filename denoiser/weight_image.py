@@ -180,6 +180,22 @@ def expand_slice() -> Slice:
     return s
 
 
+def unrolled_slice() -> Slice:
+    """The slice of ``unrolled``'s one warp: stem, thirty MLP pairs, every sixth with a narrower hidden layer, head."""
+    s = Slice(seed=600)
+    s.bias("stem bias", 32)
+    s.columns("stem", 96, 32, 0.125)
+    for pair in range(30):
+        hidden = 64 if pair % 6 == 5 else 96
+        s.bias(f"MLP {pair} in bias", hidden)
+        s.columns(f"MLP {pair} in", 32, hidden, 0.1875)
+        s.bias(f"MLP {pair} out bias", 32)
+        s.columns(f"MLP {pair} out", hidden, 32, 0.09375)
+    s.bias("head bias", 8)
+    s.columns("head", 32, 16, 0.1875)  # the second tile is padding
+    return s
+
+
 def slices() -> dict[str, list[Slice]]:
     """The slices of each layer's weight image, in warp order; the image is their bytes joined."""
     return {"enc4": [window_slice(warp) for warp in range(WARPS)], "dec0": [expand_slice()]}

@@ -1,0 +1,67 @@
+"""The generated long layer: its sizes, that it computes, and that a cut of it assembles and computes the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import build
+from ptxgraft import data
+from ptxgraft.graft import assemble, cut, find_ptxas
+from ptxgraft.run import Texture, load
+from ptxgraft.spec import spec
+from ptxgraft.text import Document
+from weight_image import unrolled_slice
+
+NVCC = build.find_nvcc()
+pytestmark = pytest.mark.skipif(NVCC is None, reason="no nvcc: install the dev extra")
+
+
+@pytest.fixture(scope="module")
+def layer() -> Document:
+    assert NVCC is not None
+    return Document.parse(build.unrolled(NVCC), "unrolled.ptx")
+
+
+@pytest.fixture(scope="module")
+def inline(layer: Document) -> Document:
+    return cut(layer, "unrolled").document
+
+
+def outputs(module: Document) -> np.ndarray:
+    """Two blocks on the shipped frame: f16 [block, lane, row tile and row, column]."""
+    written = np.zeros((2, 32, 4), np.uint32)
+    image = np.frombuffer(bytes(unrolled_slice().data), np.uint8).copy()
+    plane = Texture(data.frame()["enc4_plane"])
+    load(module.data.decode()).kernel("unrolled").launch((2,), (32,), [plane, written, image, 1.0, 1e-5])
+    return written.view(np.float16).reshape(2, 32, 4, 2)
+
+
+def test_it_is_as_long_as_a_vendors(layer: Document):
+    assert len(layer.data.splitlines()) >= 52_000
+    found = spec(layer, "unrolled")
+    assert len(found.phases) == 62
+    assert sum(p.mma for p in found.phases) == 1386
+    assert layer.data.count(b"mma.sync") == 1386
+    covered = sorted(r for p in found.phases for r in p.weight_ranges)
+    assert covered[0][0] == 0
+    assert covered[-1][1] == len(unrolled_slice().data) - 8  # the last lane's words of the head's padding
+
+
+def test_a_slice_of_another_size_does_not_compile():
+    assert NVCC is not None
+    with pytest.raises(build.BuildError, match="disagree about a warp's slice"):
+        build.compile_layer(NVCC, "unrolled", 64)
+
+
+def test_it_computes_and_its_cut_the_same(layer: Document, inline: Document):
+    expected = outputs(layer)
+    assert np.isfinite(expected).all()
+    assert len(np.unique(expected)) > 400
+    assert outputs(inline).tobytes() == expected.tobytes()
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="no ptxas: install the PyPI package nvidia-cuda-nvcc")
+def test_its_cut_assembles(inline: Document):
+    result = assemble(inline)
+    assert result.ok, result.log
