@@ -57,7 +57,7 @@ def test_a_slice_of_another_size_does_not_compile():
 def test_it_computes_and_its_cut_the_same(layer: Document, inline: Document):
     expected = outputs(layer)
     assert np.isfinite(expected).all()
-    assert len(np.unique(expected)) > 400
+    assert len(np.unique(expected)) > expected.size // 2
     assert outputs(inline).tobytes() == expected.tobytes()
 
 
