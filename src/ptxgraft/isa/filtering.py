@@ -9,6 +9,7 @@ the last of 15 bits in 3.5 per cent of outputs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ptxgraft.isa.lanes import Lanes, Value
 
@@ -41,21 +42,33 @@ FRACTION = 21
 ONE, CANONICAL_NAN = 0x3F800000, 0x7FFFFFFF
 
 
+@dataclass(slots=True)
+class Sampling:
+    """How a texture is read: what kind of texels is filtered (``kind``, POINT for none), whether coordinates are ``normalized``, and the address
+    modes, x first; b32 each."""
+
+    kind: Value
+    normalized: Value
+    modes: tuple[Value, ...]
+
+
 def _table(lanes: Lanes, table: dict[int, int], kind: Value, width: int = 32) -> Value:
     return lanes.lookup(tuple(table[k] for k in sorted(table)), kind, width)
 
 
-def position(lanes: Lanes, fields: dict[str, Value], names: tuple[str, str], x: Value) -> tuple[Value, Value]:
+def position(
+    lanes: Lanes, size: Value, mode: Value, sampling: Sampling, x: Value, offset: Value | None = None, always: bool = False
+) -> tuple[Value, Value]:
     """A float coordinate of one axis as (texel index, weight of the next texel in 256ths; 0 when not filtering).
 
-    ``names``: the fields that hold the axis' size and address mode. A normalised coordinate is cut to 21 fraction bits before it is multiplied by the
-    size; subnormals and NaN are 0; half a 256th rounds up.
+    ``size`` in texels and address ``mode`` are the axis' own; ``offset``: whole texels that are added. ``always``: where a filtered fetch would begin,
+    filtered or not. A normalised coordinate is cut to 21 fraction bits before it is multiplied by the size; subnormals and NaN are 0; half a 256th
+    rounds up.
     """
-    size, mode = (fields[name] for name in names)
     zero, one, half = lanes.const(0, 32), lanes.const(1, 32), lanes.const(128, 32)
     x = lanes.select(lanes.float_compare("f32", "nan", x, x), zero, x)
-    normalized = lanes.compare("ne", fields["normalized"], zero)
-    filtered = lanes.compare("ne", fields["linear"], zero)
+    normalized = lanes.compare("ne", sampling.normalized, zero)
+    filtered = lanes.const(1, 1) if always else lanes.compare("ne", sampling.kind, zero)
     scaled = _scaled(lanes, size, mode, x)
     nearest = lanes.float_to_int("f32", lanes.float_mul("f32", x, lanes.const(ONE, 32), ftz=True), 32, True, "rmi")
     nearest = lanes.select(normalized, _shifted(lanes, scaled, FRACTION), nearest)
@@ -65,6 +78,8 @@ def position(lanes: Lanes, fields: dict[str, Value], names: tuple[str, str], x: 
     steps = lanes.select(normalized, _shifted(lanes, lanes.add(scaled, rounding), FRACTION - 8), steps)
     steps = lanes.sub(steps, half)
     index = lanes.select(filtered, lanes.shift_right(steps, lanes.const(8, 32), signed=True), nearest)
+    if offset is not None:
+        index = lanes.add(index, offset)
     # At a clamped edge both texels are the same one.
     edge = lanes.or_(lanes.compare("lt", index, zero, signed=True), lanes.compare("ge", index, lanes.sub(size, one), signed=True))
     whole_texel = lanes.or_(lanes.not_(filtered), lanes.and_(edge, lanes.compare("eq", mode, lanes.const(CLAMP, 32))))

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ptxgraft.errors import UnsupportedError
+from ptxgraft.isa.images import WIDE_FIELDS
 from ptxgraft.isa.operands import SPECIALS, STACK_LIMIT
 from ptxgraft.lower.ir import Emitter, Val, lane_constants
 from ptxgraft.lower.numpy_mma import layouts
 from ptxgraft.lower.warp_memory import FAILED, Memory
 from ptxgraft.lower.warp_mma import define_mma, has_primitive
-from ptxgraft.lower.warp_state import LANES, LAUNCH, WARP, WORKER, Fault, fields_of, slot_bytes
+from ptxgraft.lower.warp_state import IMAGE_KINDS, LANES, LAUNCH, WARP, WORKER, Fault, fields_of, slot_bytes
 
 if TYPE_CHECKING:
     from ptxgraft.isa.numerics import MmaPlan
@@ -114,9 +115,9 @@ class Machine(Memory):
         """The record's fields. Lanes with different handles are served handle by handle."""
         out = self.out
         find = self.runtime("image")
-        number = 0 if kind == "texture" else 1
+        number = IMAGE_KINDS.index(kind)
         fields = list(fields_of(kind))
-        widths = {name: 64 if name == "base" else 32 for name, _ in fields}
+        widths = {name: 64 if name in WIDE_FIELDS else 32 for name, _ in fields}
         places = {name: out.slot(("field", name), f"<{LANES} x i{widths[name]}>") for name, _ in fields}
         out.declare("declare i32 @llvm.cttz.i32(i32, i1)")
         handles = self.vector(handle, 64)

@@ -59,7 +59,7 @@ def meets(program: Program) -> bool:
     """Do lanes of different blocks meet in memory, so that the order of blocks shows?"""
     forms = (i.form for i in program.instructions)
     heap = any(i.callee in ("malloc", "free") for i in program.instructions)
-    return heap or any(f is not None and f.family == "atomic" and f.stores in ("global", "generic") for f in forms)
+    return heap or any(f is not None and (f.root == "sured" or (f.family == "atomic" and f.stores in ("global", "generic"))) for f in forms)
 
 
 def register_slots(program: Program, plan: WarpPlan) -> tuple[dict[int, int], int]:

@@ -14,6 +14,8 @@ import struct
 from collections.abc import Iterator
 from enum import IntEnum
 
+from ptxgraft.isa.images import FIELDS
+
 LANES = 32
 FULL = 0xFFFFFFFF
 
@@ -89,9 +91,8 @@ RECORD_BYTES = 32
 """An allocation: addresses base .. end - 1 lie at host address + delta. Records are sorted and 32 bytes apart."""
 
 IMAGE_FIELDS = 16
-"""An image: 16 64-bit words: handle, kind (0 texture, 1 surface), then its fields in the order of ``TEXTURE_FIELDS`` or ``SURFACE_FIELDS``."""
-TEXTURE_FIELDS = ("base", "width", "height", "depth", "linear", "normalized", "unfiltered", "address_x", "address_y", "address_z")
-SURFACE_FIELDS = ("base", "row_bytes", "height", "depth", "pitch", "texel_bytes")
+"""An image: 16 64-bit words: handle, kind (its number in ``IMAGE_KINDS``), then its fields in the order of ``isa.images.FIELDS``."""
+IMAGE_KINDS = tuple(FIELDS)
 
 OPERATION_HEAD = 12
 """Bytes before an operation's operands: function pointer, instruction index. Operations are 8-byte aligned; operands are 4-byte words."""
@@ -146,5 +147,4 @@ def slot_bytes(width: int) -> int:
 
 def fields_of(kind: str) -> Iterator[tuple[str, int]]:
     """(field, word number) of an image record of a kind."""
-    names = TEXTURE_FIELDS if kind == "texture" else SURFACE_FIELDS
-    yield from ((name, i + 2) for i, name in enumerate(names))
+    yield from ((name, i + 2) for i, name in enumerate(FIELDS[kind]))

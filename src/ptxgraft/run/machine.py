@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgraft.isa.images import WIDE_FIELDS
 from ptxgraft.lower.numpy_lanes import DTYPES
 from ptxgraft.run import faults, special
 from ptxgraft.run.launch import Launch
@@ -316,7 +317,7 @@ class Machine:
     # -- images, watches ----------------------------------------------------------------------------------------------
     def resource(self, kind: str, handle: Array) -> dict[str, Array]:
         """The fields behind the handles of the active lanes."""
-        known = self.launch.images.textures if kind == "texture" else self.launch.images.surfaces
+        known = self.launch.images.of_kind(kind)
         used = np.broadcast_to(handle, self.active.shape)
         handles = [int(h) for h in np.unique(used[self.active])]
         for h in handles:
@@ -324,7 +325,7 @@ class Machine:
                 raise faults.unknown_handle(self.site(*self._first(self.active & (used == _U64(h)))), kind, h, known)
         fields: dict[str, Array] = {}
         for name in known[handles[0]]:
-            dtype = np.uint64 if name == "base" else np.uint32
+            dtype = np.uint64 if name in WIDE_FIELDS else np.uint32
             value = np.full((1, 1), known[handles[0]][name], dtype=dtype)
             for h in handles[1:]:
                 value = np.where(used == _U64(h), dtype(known[h][name]), value)

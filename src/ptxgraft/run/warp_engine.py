@@ -32,7 +32,7 @@ from ptxgraft.lower.warp_machine import SPECIAL_ORDER
 from ptxgraft.lower.warp_native import native_text
 from ptxgraft.lower.warp_plan import WarpPlan
 from ptxgraft.lower.warp_program import Code, assemble, native_code
-from ptxgraft.lower.warp_state import IMAGE_FIELDS, LAUNCH, RECORD_BYTES, RUNTIME, WARP, WORKER, Fault, Status, fields_of
+from ptxgraft.lower.warp_state import IMAGE_FIELDS, IMAGE_KINDS, LAUNCH, RECORD_BYTES, RUNTIME, WARP, WORKER, Fault, Status, fields_of
 from ptxgraft.run import special
 from ptxgraft.run.cache import Cache
 from ptxgraft.run.device import Caller, DeviceFunctions, exchange
@@ -224,7 +224,7 @@ class _Job:
             hosts=hosts,
             host_count=int(arena.size > 0),
             images=images,
-            image_count=len(launch.images.textures) + len(launch.images.surfaces),
+            image_count=launch.images.count,
             shared_window=SHARED_WINDOW,
             local_window=LOCAL_WINDOW,
             param_window=PARAM_WINDOW,
@@ -260,8 +260,8 @@ class _Job:
 
     def images(self) -> int:
         words: list[int] = []
-        for number, (kind, known) in enumerate((("texture", self.launch.images.textures), ("surface", self.launch.images.surfaces))):
-            for handle, values in known.items():
+        for number, kind in enumerate(IMAGE_KINDS):
+            for handle, values in self.launch.images.of_kind(kind).items():
                 record = [0] * IMAGE_FIELDS
                 record[0], record[1] = handle, number
                 for name, place in fields_of(kind):

@@ -12,7 +12,7 @@ from ptxgraft.errors import PtxgraftError
 from ptxgraft.isa import Program, Reg
 from ptxgraft.lower.warp_access import ATOMIC_BIT, STORE_BIT
 from ptxgraft.lower.warp_program import Code
-from ptxgraft.lower.warp_state import Fault, Space
+from ptxgraft.lower.warp_state import IMAGE_KINDS, Fault, Space
 from ptxgraft.run import faults
 from ptxgraft.run.barriers import BARRIERS
 from ptxgraft.run.faults import Site
@@ -57,9 +57,8 @@ def fault_of(launch: Launch, code: Code, worker: Stopped, budget: int) -> BaseEx
     if kind == Fault.STEPS:
         return faults.never_ends(Site(site.program, _checked(launch.program, index), block, warp, lane), budget)
     if kind == Fault.HANDLE:
-        what = "surface" if worker.field("fault_reason") else "texture"
-        known = launch.images.surfaces if what == "surface" else launch.images.textures
-        return faults.unknown_handle(site, what, address, known)
+        what = IMAGE_KINDS[worker.field("fault_reason")]
+        return faults.unknown_handle(site, what, address, launch.images.of_kind(what))
     if kind == Fault.TRAP:
         return faults.trapped(site)
     if kind == Fault.CONVERGENCE:

@@ -1,0 +1,151 @@
+"""Fetching texels: from coordinates to the texels that they name, and to filtered ones.
+
+Invariant: everything is written over ``Lanes``; a texture's texels are four 32-bit words each behind a host address, layers and faces outermost.
+Source: measured on one NVIDIA H200 where it says so; else the PTX manual, "Texture Instructions", and the CUDA programming guide, "Texture Fetching".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ptxgraft.isa.filtering import BORDER, MIRROR, POINT, Sampling, position, weighted_sum, weights
+from ptxgraft.isa.lanes import Lanes, Value
+
+DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2, "cube": 2, "acube": 2}
+"""Axes that a geometry is filtered along."""
+
+MOST_LAYERS = 0xFFFF
+"""Larger layer numbers are taken for this one."""
+
+SIZES = ("width", "height", "depth")
+
+
+@dataclass(slots=True)
+class Grid:
+    """Texels that one fetch can reach: the host address ``base`` (b64) of the first, the ``sizes`` and address ``modes`` of its axes, x first (b32)."""
+
+    base: Value
+    sizes: list[Value]
+    modes: list[Value]
+
+
+def wrapped(lanes: Lanes, index: Value, size: Value, mode: Value) -> tuple[Value, Value]:
+    """A texel index brought into 0 .. size-1 by its address mode; and whether there is a texel (border: not outside)."""
+    zero, one = lanes.const(0, 32), lanes.const(1, 32)
+    last = lanes.sub(size, one)
+    inside = lanes.compare("lt", index, size)  # unsigned: a negative index is large
+    clamped = lanes.select(lanes.compare("lt", index, zero, signed=True), zero, last)
+    mirror = lanes.compare("eq", mode, lanes.const(MIRROR, 32))
+    period = lanes.select(mirror, lanes.add(size, size), size)
+    rest = lanes.remainder(index, period, signed=True)
+    rest = lanes.select(lanes.compare("lt", rest, zero, signed=True), lanes.add(rest, period), rest)
+    folded = lanes.select(lanes.compare("lt", rest, size), rest, lanes.sub(lanes.sub(period, one), rest))
+    cyclic = lanes.or_(mirror, lanes.compare("eq", mode, zero))
+    there = lanes.or_(inside, lanes.compare("ne", mode, lanes.const(BORDER, 32)))
+    return lanes.select(inside, index, lanes.select(cyclic, folded, clamped)), there
+
+
+def texel(lanes: Lanes, grid: Grid, index: Sequence[Value]) -> list[Value]:
+    """The four words of one texel; zeros outside a border."""
+    place: list[Value] = []
+    there = lanes.const(1, 1)
+    for i, size, mode in zip(index, grid.sizes, grid.modes, strict=True):
+        found, exists = wrapped(lanes, i, size, mode)
+        place.append(found)
+        there = lanes.and_(there, exists)
+    linear = lanes.resize(place[-1], 64)
+    for size, i in list(zip(grid.sizes, place, strict=True))[-2::-1]:
+        linear = lanes.add(lanes.mul(linear, lanes.resize(size, 64)), lanes.resize(i, 64))
+    words = lanes.load("host", lanes.add(grid.base, lanes.shift_left(linear, lanes.const(4, 32))), 32, 4)
+    return [lanes.select(there, w, lanes.const(0, 32)) for w in words]
+
+
+def sampling_of(fields: dict[str, Value]) -> Sampling:
+    """How a texture is read that is its own sampler."""
+    return Sampling(fields["linear"], fields["normalized"], tuple(fields[f"address_{axis}"] for axis in "xyz"))
+
+
+def base_of(lanes: Lanes, fields: dict[str, Value], kind: Value) -> Value:
+    """Where the texels lie that a fetch reads which filters ``kind``: normalised integers lie there as they are filtered, then as they are read."""
+    filtered = lanes.compare("ne", kind, lanes.const(POINT, 32))
+    skipped = lanes.shift_left(lanes.resize(fields["unfiltered"], 64), lanes.const(4, 32))
+    return lanes.add(fields["base"], lanes.select(filtered, lanes.const(0, 64), skipped))
+
+
+def grid_of(
+    lanes: Lanes, fields: dict[str, Value], modes: Sequence[Value], kind: Value, dimensions: int, layer: Value | None = None
+) -> Grid:
+    """What a fetch of a geometry with ``dimensions`` axes reaches, in its ``layer`` (b32, unsigned; past the last: the last)."""
+    base = base_of(lanes, fields, kind)
+    sizes = [fields[name] for name in SIZES[:dimensions]]
+    if layer is not None:
+        last = lanes.sub(fields["depth"], lanes.const(1, 32))
+        layer = lanes.select(lanes.compare("lt", last, layer), last, layer)
+        stride = lanes.mul(lanes.resize(fields["width"], 64), lanes.resize(fields["height"], 64))
+        texels = lanes.mul(lanes.resize(layer, 64), stride)
+        base = lanes.add(base, lanes.shift_left(texels, lanes.const(4, 32)))
+    return Grid(base, sizes, list(modes[:dimensions]))
+
+
+def named(lanes: Lanes, grid: Grid, index: Sequence[Value]) -> tuple[Value, ...]:
+    """The texel at whole numbers; one that is not there is zero, whatever the address modes."""
+    border = lanes.const(BORDER, 32)
+    return tuple(texel(lanes, Grid(grid.base, grid.sizes, [border] * len(grid.sizes)), index))
+
+
+@dataclass(slots=True)
+class Footprint:
+    """The texels around a place, corner by corner with x fastest (four words each), and the axes' weights of the far ones in 256ths."""
+
+    texels: list[list[Value]]
+    axes: list[Value]
+
+
+def footprint(
+    lanes: Lanes, grid: Grid, sampling: Sampling, coordinates: Sequence[Value], offsets: Sequence[Value] | None = None
+) -> Footprint:
+    """The texels that a fetch at float coordinates takes part in."""
+    axes = list(coordinates)
+    if len(axes) == 1:
+        # A line is filtered as a plane at y = 0, which a border mode of the y axis shows.
+        one = lanes.const(1, 32)
+        axes.append(lanes.const(0, 32))
+        grid = Grid(grid.base, [grid.sizes[0], one], [grid.modes[0], sampling.modes[1]])
+    moves = [None if offsets is None or i >= len(offsets) else offsets[i] for i in range(len(axes))]
+    positions = [
+        position(lanes, size, mode, sampling, x, move) for size, mode, x, move in zip(grid.sizes, grid.modes, axes, moves, strict=True)
+    ]
+    return Footprint(corners(lanes, grid, [i for i, _ in positions]), [weight for _, weight in positions])
+
+
+def corners(lanes: Lanes, grid: Grid, index: Sequence[Value]) -> list[list[Value]]:
+    """The texels at ``index`` and one further along each axis, x fastest."""
+    one = lanes.const(1, 32)
+    return [
+        texel(lanes, grid, [lanes.add(i, one) if corner >> axis & 1 else i for axis, i in enumerate(index)])
+        for corner in range(1 << len(index))
+    ]
+
+
+def filtered(lanes: Lanes, kind: Value, found: Footprint) -> tuple[Value, ...]:
+    """A footprint's weighted sum: four words."""
+    shares = weights(lanes, found.axes)
+    return tuple(weighted_sum(lanes, kind, texels, shares) for texels in zip(*found.texels, strict=True))
+
+
+GATHERED = (2, 3, 1, 0)
+"""The corners that a gather gives, in its order: counter-clockwise from the lower left, y downwards."""
+
+
+def gathered(
+    lanes: Lanes, grid: Grid, sampling: Sampling, coordinates: Sequence[Value], component: int, offsets: Sequence[Value] | None
+) -> tuple[Value, ...]:
+    """One component of the four texels that bilinear filtering would take."""
+    moves = offsets if offsets is not None else [None] * len(coordinates)
+    index = [
+        position(lanes, size, mode, sampling, x, move, always=True)[0]
+        for size, mode, x, move in zip(grid.sizes, grid.modes, coordinates, moves, strict=True)
+    ]
+    found = corners(lanes, grid, index)
+    return tuple(found[corner][component] for corner in GATHERED)
