@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import shutil
@@ -18,6 +17,7 @@ from ptxgraft.isa import ENTRIES
 from ptxgraft.isa.numerics import PROFILES
 from ptxgraft.lower.jit import host
 from ptxgraft.report import Listing
+from ptxgraft.run import cuda
 from ptxgraft.run.cache import default_directory
 
 
@@ -60,13 +60,8 @@ def _executors() -> dict[str, dict]:
         "cpu/warp": {"available": True, "why": f"compiled through LLVM for {host().cpu}"},
         "cpu/numpy": {"available": True, "why": "the reference engine"},
     }
-    if importlib.util.find_spec("cuda") is None:
-        found["cuda"] = {
-            "available": False,
-            "why": "the package cuda-bindings is not installed (extra 'cuda'); launching through it is not built yet",
-        }
-    else:
-        found["cuda"] = {"available": False, "why": "cuda-bindings is installed, but launching through it is not built yet"}
+    available, why = cuda.availability()
+    found["cuda"] = {"available": available, "why": why}
     found["hip"] = {"available": False, "why": "not built yet"}
     return found
 

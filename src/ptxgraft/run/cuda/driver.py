@@ -64,7 +64,7 @@ class Card:
         return f"{self.name} ({self.sm}, driver for CUDA {self.cuda})"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Buffer:
     """``size`` bytes of device memory from ``address`` on."""
 
@@ -233,11 +233,15 @@ class Device:
             pointer = self.driver.CUdeviceptr
             self.call("cuMemcpyDtoDAsync", pointer(target), pointer(source), size, self.stream)
 
+    def release(self, buffer: Buffer) -> None:
+        """Free one buffer."""
+        self.buffers.remove(buffer)
+        self.driver.cuMemFree(self.driver.CUdeviceptr(buffer.address))
+
     def free(self) -> None:
         """Free all buffers made so far."""
-        for buffer in self.buffers:
-            self.driver.cuMemFree(self.driver.CUdeviceptr(buffer.address))
-        self.buffers.clear()
+        for buffer in list(self.buffers):
+            self.release(buffer)
 
 
 def flat(array: NDArray) -> NDArray[np.uint8]:

@@ -68,10 +68,13 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.device.driver.cuStreamSynchronize(self.device.stream)  # nothing may be under way in what is freed
         self.images.free()
         self.placement.free()
-        self.device.free()
+        for buffer in [*self.kept, *([] if self.scratch is None else [self.scratch])]:
+            self.device.release(buffer)
         self.kept.clear()
+        self.scratch = None
 
     def _moves(self) -> list[str]:
         """What a reader should know of memory that is not where it was."""
