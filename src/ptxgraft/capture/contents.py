@@ -172,6 +172,7 @@ BEFORE = HeldAlways("before")
 BEFORE_IF_RECORDED = Held("before")
 AFTER = Held("after")
 MODULE = HeldText("module")
+BINARY = Held("binary")
 
 
 @dataclass(frozen=True, slots=True)

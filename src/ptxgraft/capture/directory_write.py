@@ -90,6 +90,10 @@ class _Writer:
         self.log[launch.seq] = "".join(log) + f"launch[{launch.seq}] {launch.kernel} {dims}\n"
         if launch.module_hash is not None or unopened(launch, "module") is not None:
             self.notes.append("modules and their hashes are left out: the directory form does not hold them")
+        if unopened(launch, "binary") is not None or launch.cooperative or launch.cluster or launch.notes:
+            self.notes.append(
+                "module binaries, cooperative flags, cluster shapes and what was not recorded are left out: the directory form does not hold them"
+            )
         if launch.variables:
             self.notes.append("module variables are left out: the directory form does not hold them")
 
@@ -115,7 +119,11 @@ class _Writer:
         if contents is None:
             self.notes.append(f"{what} has no texels recorded, so it is left out")
             return
-        shape = f"{image.width}x{image.height}x{image.channels}"
+        shape = f"{image.width}x{image.height * image.depth}x{image.channels}"
+        if image.dimensions != 2 or image.integers:
+            self.notes.append(
+                "how many dimensions an image has, and whether its integers are read as such, is left out: the directory form does not hold it"
+            )
         self.file(self._dump(launch, image.arg_offset, f"{image.kind}-{shape}-fmt{image.format}.bin"), contents)
         if image.address is not None or image.normalized is not None:
             self.notes.append("address modes and coordinate normalisation of images are left out: the directory form does not hold them")

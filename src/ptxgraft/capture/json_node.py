@@ -45,6 +45,10 @@ class Node:
             raise SourceError(f"{self.where}: {key} is missing")
         return Node(self.file, f"{self.at}.{key}" if self.at else key, self.value[key], self.notes)
 
+    def get(self, key: str) -> Node | None:
+        """A member that may be missing."""
+        return self[key] if isinstance(self.value, dict) and key in self.value else None
+
     def keys(self, known: str) -> None:
         """Note, once, each key that is not among the ``known`` ones (separated by blanks)."""
         if not isinstance(self.value, dict):

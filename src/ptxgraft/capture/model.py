@@ -20,6 +20,7 @@ from ptxgraft.capture.contents import (
     AFTER,
     BEFORE,
     BEFORE_IF_RECORDED,
+    BINARY,
     MODULE,
     Bytes,
     Contents,
@@ -81,7 +82,9 @@ class Pointer:
 
 @dataclass(eq=False, repr=False)
 class Image:
-    """A texture or surface argument. ``format`` is a CUarray_format code; ``None`` in filter, address or normalized means not recorded."""
+    """A texture or surface argument. ``format`` is a CUarray_format code; ``None`` in filter, address or normalized means not recorded.
+
+    ``dimensions`` is 1, 2 or 3; ``height`` is 1 below two, ``depth`` 1 below three. ``integers``: 8- and 16-bit integer texels are read as they are."""
 
     kind: Literal["texture", "surface"]
     arg_offset: int
@@ -95,6 +98,9 @@ class Image:
     normalized: bool | None = None
     before: Held = BEFORE_IF_RECORDED
     after: Held = AFTER
+    depth: int = 1
+    dimensions: int = 2
+    integers: bool = False
 
     def __repr__(self) -> str:
         shape = f"{self.width}x{self.height}x{self.channels}"
@@ -103,7 +109,7 @@ class Image:
     @property
     def size(self) -> int | None:
         """Bytes that width, height, channels and format ask for; ``None`` when the format is unknown."""
-        return image_bytes(self.width, self.height, self.channels, self.format)
+        return image_bytes(self.width, self.height * self.depth, self.channels, self.format)
 
     def contents(self, when: When = "before") -> Bytes:
         """The texels' bytes, uint8 [n]. Raises ``SourceError`` when that state was not recorded."""
@@ -113,12 +119,16 @@ class Image:
         return found
 
     def texels(self, when: When = "before") -> NDArray:
-        """[height, width, channels] in the format's own dtype, nothing converted."""
-        return texels(self.contents(when), self.width, self.height, self.channels, self.format)
+        """[depth * height, width, channels] in the format's own dtype, nothing converted."""
+        return texels(self.contents(when), self.width, self.height * self.depth, self.channels, self.format)
+
+    def array(self, when: When = "before") -> NDArray:
+        """The texels with one axis for each dimension: [width, channels], [height, width, channels] or [depth, height, width, channels]."""
+        return self.texels(when).reshape(*(self.depth, self.height)[3 - self.dimensions :], self.width, self.channels)
 
     def pixels(self, when: When = "before") -> NDArray[np.float32]:
-        """float32 [height, width, channels], as ``images.decode`` reads the format."""
-        return decode(self.contents(when), self.width, self.height, self.channels, self.format)
+        """float32 [depth * height, width, channels], as ``images.decode`` reads the format."""
+        return decode(self.contents(when), self.width, self.height * self.depth, self.channels, self.format)
 
 
 @dataclass(eq=False, repr=False)
@@ -135,7 +145,11 @@ class Variable:
 
 @dataclass(eq=False, repr=False)
 class Launch:
-    """One recorded launch. ``grid`` and ``block`` are (x, y, z); ``args`` is the whole parameter block; ``source`` says where it was read from."""
+    """One recorded launch. ``grid`` and ``block`` are (x, y, z); ``args`` is the whole parameter block; ``source`` says where it was read from.
+
+    ``module`` is PTX. ``binary`` is what the program gave the driver where that is something else (a cubin, a fat binary), ``binary_hash`` its SHA-256.
+    ``cluster`` is the cluster's shape where the launch named one. ``notes`` says what of the launch was not recorded: a launch with notes is incomplete.
+    """
 
     seq: int
     kernel: str
@@ -151,8 +165,16 @@ class Launch:
     module: HeldText = MODULE
     module_hash: str | None = None
     source: str = ""
+    binary: Held = BINARY
+    binary_hash: str | None = None
+    cooperative: bool = False
+    cluster: Dim3 | None = None
+    notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        binary = vars(self)["held_binary"]
+        if self.binary_hash is None and isinstance(binary, np.ndarray):
+            self.binary_hash = hashlib.sha256(binary.data).hexdigest()
         given = vars(self)["held_module"]
         if self.module_hash is None and isinstance(given, bytes):
             self.module_hash = hashlib.sha256(given).hexdigest()
@@ -265,13 +287,15 @@ class BadLaunch:
 
 @dataclass(eq=False, repr=False)
 class Capture:
-    """A recorded set of launches in sequence order. ``form`` is 'directory', 'package' or 'memory'; ``notes`` are things worth telling once."""
+    """A recorded set of launches in sequence order. ``form`` is 'directory', 'package' or 'memory'; ``notes`` are things worth telling once about
+    reading it, ``remarks`` what the recorder said about the recording, which is kept with it."""
 
     launches: list[Launch] = field(default_factory=list)
     path: str | None = None
     form: str = "memory"
     bad: list[BadLaunch] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.launches = sorted(self.launches, key=lambda launch: launch.seq)
@@ -372,6 +396,10 @@ def faults(launch: Launch) -> list[str]:
             found.append(f"the {word} {dims} is not three positive 32-bit integers")
     if not 0 <= launch.shared_bytes < 1 << 32:
         found.append(f"the dynamic shared size {launch.shared_bytes} is not a 32-bit integer")
+    if launch.cluster is not None and (len(launch.cluster) != 3 or not all(1 <= d < 1 << 32 for d in launch.cluster)):
+        found.append(f"the cluster {launch.cluster} is not three positive 32-bit integers")
+    if launch.binary_hash is not None and not HASH.fullmatch(launch.binary_hash):
+        found.append(f"the binary's hash {shown(launch.binary_hash)} is not 64 hexadecimal digits")
     module = vars(launch)["held_module"]
     if launch.module_hash is not None and not HASH.fullmatch(launch.module_hash):
         found.append(f"the module's hash {shown(launch.module_hash)} is not 64 hexadecimal digits")
@@ -429,6 +457,10 @@ def _image_faults(image: Image, kind: str, args_bytes: int) -> list[str]:
         found.append(f"{what} has the handle {image.handle}, not a 64-bit integer")
     if not (1 <= image.width < 1 << 32 and 1 <= image.height < 1 << 32 and 1 <= image.channels <= 4):
         found.append(f"{what} is {image.width}x{image.height} texels of {image.channels} channels")
+    if not (1 <= image.dimensions <= 3 and 1 <= image.depth < 1 << 32):
+        found.append(f"{what} has {image.dimensions} dimensions and a depth of {image.depth}")
+    elif (image.depth > 1 and image.dimensions < 3) or (image.height > 1 and image.dimensions < 2):
+        found.append(f"{what} is {image.width}x{image.height}x{image.depth} texels in {image.dimensions} dimensions")
     if image.filter is not None and image.filter not in FILTERS:
         found.append(f"{what} has the filter {shown(image.filter)}, not one of {', '.join(FILTERS)}")
     if image.address is not None and not (1 <= len(image.address) <= 3 and set(image.address) <= set(ADDRESS_MODES)):

@@ -3,13 +3,16 @@
 Invariant: writing and reading give back every part of the model; the manifest is written last, after every blob it names; what it says is checked
 before it is believed, and none of it is ever used as a path except a blob's 64 hexadecimal digits.
 
-The manifest is a JSON object: ``format`` "ptxgraft capture", ``version`` 1, ``chunk_bytes``, and ``launches``, each with
+The manifest is a JSON object: ``format`` "ptxgraft capture", ``version`` 1, ``chunk_bytes``, ``remarks`` (texts), and ``launches``, each with
 
     seq, kernel, grid [x, y, z], block [x, y, z], shared_bytes, args (hexadecimal), module_hash (SHA-256), module (contents)
     allocations   index, base ("0x..."), size, before, after (contents)
     pointers      offset, allocation (an index), delta
     textures, surfaces   arg_offset, handle ("0x..."), width, height, channels, format (CUarray_format), filter, address, normalized, before, after
     variables     name, before, after
+
+and, where they say something, ``binary`` (contents), ``binary_hash``, ``cooperative``, ``cluster`` [x, y, z] and ``notes`` (texts), in images ``depth``,
+``dimensions`` and ``integers``.
 
 Contents are ``{"size": bytes, "chunks": [SHA-256, ...]}``, each chunk but the last of ``chunk_bytes`` and stored as ``blobs/<SHA-256>.z``. What was not
 recorded is null.
@@ -61,6 +64,7 @@ class PackageWriter:
     store: BlobStore
     notes: list[str] = field(default_factory=list)
     launches: dict[int, dict[str, Any]] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
 
     def add(self, launch: Launch) -> None:
         """Store one launch; its arrays may be dropped afterwards. Raises ``UsageError`` when its parts contradict each other or its sequence
@@ -76,7 +80,7 @@ class PackageWriter:
         if not self.launches:
             raise UsageError(f"{self.target}: no launch to write", hint="a capture holds at least one")
         launches = [self.launches[seq] for seq in sorted(self.launches)]
-        manifest = {"format": FORMAT, "version": VERSION, "chunk_bytes": CHUNK_BYTES, "launches": launches}
+        manifest = {"format": FORMAT, "version": VERSION, "chunk_bytes": CHUNK_BYTES, "remarks": self.remarks, "launches": launches}
         path = os.path.join(self.store.folder, MANIFEST)
         with writing(self.target):
             sync(os.path.join(self.store.folder, BLOBS))
@@ -99,8 +103,10 @@ class PackageWriter:
 
         def image(i: Image) -> dict[str, Any]:
             plain = {name: getattr(i, name) for name in ("arg_offset", "width", "height", "channels", "format", "filter", "normalized")}
+            rare = {"depth": (i.depth, 1), "dimensions": (i.dimensions, 2), "integers": (i.integers, False)}
             return {
                 **plain,
+                **{name: value for name, (value, usual) in rare.items() if value != usual},
                 "handle": f"0x{i.handle:x}",
                 "address": None if i.address is None else list(i.address),
                 **states(i, f"the {i.kind} at argument offset {i.arg_offset}"),
@@ -109,7 +115,7 @@ class PackageWriter:
         module_hash = launch.module_hash
         if module_hash is None and (module := launch.module) is not None:  # a module set after the launch was made
             module_hash = hashlib.sha256(module).hexdigest()
-        return {
+        made = {
             "seq": launch.seq,
             "kernel": launch.kernel,
             "module_hash": module_hash,
@@ -127,6 +133,10 @@ class PackageWriter:
             "surfaces": [image(i) for i in launch.surfaces],
             "variables": [{"name": v.name, **states(v, f"variable {v.name}")} for v in launch.variables],
         }
+        if (binary := contents(launch, "binary", "the binary")) is not None:
+            made |= {"binary": binary, "binary_hash": launch.binary_hash}
+        rare = {"cooperative": launch.cooperative, "cluster": launch.cluster and list(launch.cluster), "notes": launch.notes}
+        return made | {name: value for name, value in rare.items() if value}
 
 
 @contextmanager
@@ -153,6 +163,7 @@ def write(source: Capture | Iterable[Launch], path: str | os.PathLike[str], *, o
     if isinstance(source, Capture) and source.bad:
         raise source.bad[0].error
     with package_writer(path, overwrite=overwrite) as writer:
+        writer.remarks += source.remarks if isinstance(source, Capture) else []
         for launch in source.launches if isinstance(source, Capture) else source:
             writer.add(launch)
     return writer.notes
@@ -184,7 +195,9 @@ def read_package(path: str | os.PathLike[str]) -> Capture:
         seen.add(seq)
     if not capture.launches and not capture.bad:
         raise SourceError(f"{top.file}: the capture holds no launch")
-    return Capture(capture.launches, capture.path, "package", capture.bad, top.notes)
+    remarks = top.get("remarks")
+    said = [] if remarks is None else [n.text() for n in remarks.items()]
+    return Capture(capture.launches, capture.path, "package", capture.bad, top.notes, said)
 
 
 def _known_of(node: Node) -> tuple[int, str]:
@@ -202,7 +215,10 @@ class _Reader:
     chunk_bytes: int
 
     def launch(self, node: Node) -> Launch:
-        node.keys("seq kernel module_hash module grid block shared_bytes args allocations pointers textures surfaces variables")
+        node.keys(
+            "seq kernel module_hash module grid block shared_bytes args allocations pointers textures surfaces variables"
+            " binary binary_hash cooperative cluster notes"
+        )
         digest = None if node["module_hash"].null else node["module_hash"].matching(DIGEST, "64 hexadecimal digits")
         launch = Launch(
             seq=node["seq"].integer(0, (1 << 63) - 1),
@@ -220,6 +236,15 @@ class _Reader:
             source=node.where,
         )
         launch.module = self._contents(node["module"], f"the module of {launch.label}", digest)
+        if (binary := node.get("binary")) is not None:
+            launch.binary_hash = node["binary_hash"].matching(DIGEST, "64 hexadecimal digits")
+            launch.binary = self._contents(binary, f"the binary of {launch.label}", launch.binary_hash)
+        if (cooperative := node.get("cooperative")) is not None:
+            launch.cooperative = cooperative.truth()
+        if (cluster := node.get("cluster")) is not None:
+            launch.cluster = self._dims(cluster)
+        if (notes := node.get("notes")) is not None:
+            launch.notes = [n.text() for n in notes.items()]
         for fault in faults(launch):
             raise SourceError(f"{node.where}: {fault}")
         return launch
@@ -258,9 +283,10 @@ class _Reader:
         return Pointer(node["offset"].integer(), node["allocation"].integer(), node["delta"].integer(-(1 << 63)))
 
     def _image(self, node: Node, kind: Any) -> Image:
-        node.keys("arg_offset handle width height channels format filter address normalized before after")
+        node.keys("arg_offset handle width height channels format filter address normalized before after depth dimensions integers")
         offset = node["arg_offset"].integer()
         what = f"the {kind} at argument offset {offset}"
+        depth, dimensions, integers = node.get("depth"), node.get("dimensions"), node.get("integers")
         filter_name: Any = None if node["filter"].null else node["filter"].text()
         return Image(
             kind=kind,
@@ -275,6 +301,9 @@ class _Reader:
             normalized=None if node["normalized"].null else node["normalized"].truth(),
             before=self._contents(node["before"], f"{what} before the launch"),
             after=self._contents(node["after"], f"{what} after the launch"),
+            depth=1 if depth is None else depth.integer(),
+            dimensions=2 if dimensions is None else dimensions.integer(),
+            integers=False if integers is None else integers.truth(),
         )
 
     def _variable(self, node: Node) -> Variable:

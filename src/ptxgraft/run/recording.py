@@ -6,7 +6,7 @@ launch could read or write.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -78,16 +78,17 @@ def _texture(recorded: capture.Launch, image: capture.Image, assume: Assume, not
         taken = ", ".join(f"{name} {value}" for name, value in missing.items())
         notes.append(f"{recorded.label}: the texture at argument offset {image.arg_offset} does not say all; taken: {taken}")
     settings = {**given, **missing}
-    return Texture(image.texels().copy(), image.format, settings["filter"], settings["address"], bool(settings["normalized"]))
+    normalized = bool(settings["normalized"])
+    return Texture(image.array().copy(), image.format, settings["filter"], settings["address"], normalized, image.integers)
 
 
 def _surface(recorded: capture.Launch, image: capture.Image, poison: int | None) -> Surface:
     _known_format(recorded, image)
     if image.before is not None:
-        return Surface(image.texels().copy(), image.format)
+        return Surface(image.array().copy(), image.format)
     assert image.size is not None
     raw = np.full(image.size, poison or 0, dtype=np.uint8)
-    return Surface(capture.texels(raw, image.width, image.height, image.channels, image.format).copy(), image.format)
+    return Surface(replace(image, before=raw).array().copy(), image.format)
 
 
 @dataclass(slots=True)
@@ -152,11 +153,11 @@ def capture_of(launch: Launch, before: Snapshot, seq: int = 0) -> capture.Launch
 
 
 def _image_of(kind: Literal["texture", "surface"], offset: int, handle: int, image: Texture | Surface) -> capture.Image:
-    shape = image.array.shape
-    height = int(np.prod(shape[:-2], dtype=np.int64))
-    made = capture.Image(kind, offset, handle, shape[-2], height, shape[-1], image.format or 0)
+    *outer, width, channels = image.array.shape
+    depth, height = ([1, 1] + outer)[-2:]
+    made = capture.Image(kind, offset, handle, width, height, channels, image.format or 0, depth=depth, dimensions=len(outer) + 1)
     if isinstance(image, Texture):
         made.filter = "linear" if image.filter == "linear" else "point"
-        made.address, made.normalized = tuple(image.address), image.normalized
+        made.address, made.normalized, made.integers = tuple(image.address), image.normalized, image.integers
         made.before = made.after = _raw(image.array)
     return made
