@@ -144,10 +144,16 @@ FAULTS = {
         "the module's other entries run; `ptxgraft ls` names what each entry lacks",
     ),
     "an instruction without a meaning": (
-        "    sured.b.add.1d.u32.trap [%rd1, {%r1}], %r1;\n    ret;",
+        "    tcgen05.wait::ld.sync.aligned;\n    ret;",
         {},
-        "<ptx>:13:5: 'sured.b.add.1d.u32.trap' has no meaning here yet: `sured.b.add.1d.u32.trap [%rd1, {%r1}], %r1;`; "
+        "<ptx>:13:5: 'tcgen05.wait::ld.sync.aligned' has no meaning here yet: `tcgen05.wait::ld.sync.aligned;`; "
         "the module's other entries run; `ptxgraft ls` names what each entry lacks",
+    ),
+    "an instruction that is left out": (
+        "    tex.2dms.v4.s32.s32 {%r1, %r1, %r1, %r1}, [%rd1, {%r1, %r1, %r1, %r1}];\n    ret;",
+        {},
+        "<ptx>:13:5: 'tex.2dms.v4.s32.s32' has no meaning here yet: `tex.2dms.v4.s32.s32 {%r1, %r1, %r1, %r1}, [%rd1, {%r1, %r1, %r1, %r1}];`; "
+        "textures have one sample a texel; tex.2d and tex.a2d fetch those",
     ),
     "an extern function": (
         "    { call.uni native, (); }\n    ret;",

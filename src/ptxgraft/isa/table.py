@@ -72,6 +72,8 @@ class Entry:
     """Words that need a later version or target than the declaration itself."""
     family: str
     meaning: Meaning | None
+    instead: str
+    """What works where there is no meaning on purpose."""
     legal: Callable[..., bool] | None
     derive: Callable[..., Mapping[str, str]] | None
     parts: Mapping[str, str] = field(compare=False)
@@ -191,6 +193,7 @@ def instruction(
             needs=needs or {},
             family=meaning.__module__.rpartition(".")[2],
             meaning=meaning if has_meaning else None,
+            instead=getattr(meaning, "instead", ""),
             legal=legal,
             derive=derive,
             parts=parts or {},
@@ -208,6 +211,16 @@ def declare_only(meaning: Meaning) -> Meaning:
     """Mark a declaration that states roles and effects but has no meaning yet; executors refuse it by name. Goes below ``@instruction``."""
     meaning.no_meaning = True  # pyright: ignore[reportFunctionMemberAccess]
     return meaning
+
+
+def refused(instead: str) -> Callable[[Meaning], Meaning]:
+    """As ``declare_only``, for what is left out on purpose; the refusal says what works ``instead``."""
+
+    def mark(meaning: Meaning) -> Meaning:
+        meaning.instead = instead  # pyright: ignore[reportFunctionMemberAccess]
+        return declare_only(meaning)
+
+    return mark
 
 
 def _slots(spelling: str) -> Iterator[Slot]:

@@ -129,10 +129,11 @@ def unknown_instruction(program: Program, index: int) -> UnsupportedError:
     """An instruction that the table does not know, or knows without a meaning, was reached."""
     instruction = program.instructions[index]
     known = "has no meaning here yet" if instruction.form is not None else "is not in the instruction table"
+    instead = instruction.form.entry.instead if instruction.form is not None else ""
     return UnsupportedError(
         f"{instruction.statement.opcode!r} {known}: {statement(program, index)}",
         place=program.place(index),
-        hint="the module's other entries run; `ptxgraft ls` names what each entry lacks",
+        hint=instead or "the module's other entries run; `ptxgraft ls` names what each entry lacks",
     )
 
 

@@ -14,7 +14,7 @@ from ptxgraft.isa.families.memory import count_of
 from ptxgraft.isa.images import header, level
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.surfaces import place
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.table import declare_only, instruction, refused
 from ptxgraft.isa.texels import DIMENSIONS, MOST_LAYERS, filtered, footprint, gathered, grid_of, named, sampling_of
 from ptxgraft.isa.types import type_of
 
@@ -74,8 +74,8 @@ def _extras(*, geometry: str, dtype: str, **rest: str) -> Mapping[str, str]:
 
 
 def _fetch_legal(*, geometry: str, ctype: str = "f32", **rest: str) -> bool:
-    """Cubes have directions for coordinates, multi-sample textures have texel numbers."""
-    return ctype == ("s32" if geometry.endswith("ms") else "f32") or geometry in ("1d", "2d", "3d", "a1d", "a2d")
+    """Cubes have directions for coordinates."""
+    return ctype == "f32" or "cube" not in geometry
 
 
 def _small_offset(lanes: Lanes, offsets: Any, bits: int) -> list[Value] | None:
@@ -116,31 +116,61 @@ def _declare_fetches() -> None:
             f"tex.{{base}}?.{{geometry:{_FLAT}}}.{texels}.{{ctype:f32|s32}}", d="{texel}", p="out pred |?", a="resource {ctype}",
             offset="{offset}", derive=_extras, needs=_LATER, since=(1, 0), sm=10,
         )(fetch)  # fmt: skip
-    _declare_only()
 
 
-def _declare_only() -> None:
+_NO_DEPTH = "fetches without a depth operand; the comparison with it can be written behind them"
+_NO_SAMPLES = "textures have one sample a texel; tex.2d and tex.a2d fetch those"
+
+
+def _declare_refused() -> None:
+    """Fetches of several samples, and those that compare each texel with a number."""
+    heads: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("tex.{base}?", {}), ("tex.{level}", {"lod": "in {ctype}"}), ("tex.{grad}", {"dx": "{vector}", "dy": "{vector}"}),
+    )  # fmt: skip
+    for texels in _TEXELS:
+
+        @refused(_NO_SAMPLES)
+        def samples(lanes: Lanes) -> None:
+            """As ``tex``, one sample of a multi-sample texture."""
+
+        instruction(
+            f"tex.{{base}}?.{{geometry:2dms|a2dms}}.{texels}.{{ctype:s32}}", d="{texel}", p="out pred |?", a="resource s32", offset="{offset}",
+            derive=_extras, needs=_LATER, since=(1, 0), sm=10,
+        )(samples)  # fmt: skip
+        for head, operands in heads:
+
+            @refused(_NO_DEPTH)
+            def compared(lanes: Lanes) -> None:
+                """As without ``depth``, each texel compared with it."""
+
+            instruction(
+                f"{head}.{{geometry:{_COMPARED}}}.{texels}.{{ctype:f32}}", d="{texel}", p="out pred |?", a="resource f32", **operands,
+                offset="{offset}", depth="in f32", derive=_extras, needs=_LATER, since=(3, 1) if operands else (1, 0), sm=20 if operands else 10,
+            )(compared)  # fmt: skip
+
+
+def _declare_mipmaps() -> None:
     kinds: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
-        ("tex.{base}?", "cube|acube|2dms|a2dms", "f32|s32", "As ``tex``, in cube maps and multi-sample textures.", {}),
+        ("tex.{base}?", "cube|acube", "f32", "As ``tex``, in cube maps.", {}),
         ("tex.{level}", f"{_FLAT}|cube|acube", "f32|s32", "As ``tex``, from the mipmap level ``lod``.", {"lod": "in {ctype}"}),
         ("tex.{grad}", f"{_FLAT}|cube|acube", "f32", "As ``tex``, from the mipmap level that the gradients ask for.", {"dx": "{vector}", "dy": "{vector}"}),
     )  # fmt: skip
     for head, geometries, coordinates, doc, operands in kinds:
         for texels in _TEXELS:
-            compared: dict[str, Any] = {"depth": "in f32"}
-            for names, more in ((geometries, dict[str, Any]()), (_COMPARED, compared)):
 
-                def fetch(lanes: Lanes) -> None: ...
+            def fetch(lanes: Lanes) -> None: ...
 
-                fetch.__doc__ = f"{doc} Each texel is compared with ``depth``." if more else doc
-                instruction(
-                    f"{head}.{{geometry:{names}}}.{texels}.{{ctype:{'f32' if more else coordinates}}}", d="{texel}", p="out pred |?",
-                    a="resource {ctype}", **operands, offset="{offset}", **more, derive=_extras, legal=_fetch_legal, needs=_LATER,
-                    since=(3, 1) if operands else (1, 0), sm=20 if operands else 10,
-                )(declare_only(fetch))  # fmt: skip
+            fetch.__doc__ = doc
+            instruction(
+                f"{head}.{{geometry:{geometries}}}.{texels}.{{ctype:{coordinates}}}", d="{texel}", p="out pred |?", a="resource {ctype}", **operands,
+                offset="{offset}", derive=_extras, legal=_fetch_legal, needs=_LATER, since=(3, 1) if operands else (1, 0),
+                sm=20 if operands else 10,
+            )(declare_only(fetch))  # fmt: skip
 
 
 _declare_fetches()
+_declare_mipmaps()
+_declare_refused()
 
 
 @instruction(
@@ -170,7 +200,7 @@ def tld4_cube(lanes: Lanes, handle: Value, coordinates: Sequence[Value]) -> None
     "tld4.{component:r|g|b|a}.{geometry:2d|a2d|cube|acube}.v4.{dtype:f32|s32|u32}.f32", d="out {dtype} v4", p="out pred |?",
     a="resource f32", offset="{offset}", depth="in f32", derive=_extras, since=(2, 2), sm=20,
 )  # fmt: skip
-@declare_only
+@refused(_NO_DEPTH)
 def tld4_compared(lanes: Lanes, handle: Value, coordinates: Sequence[Value]) -> None:
     """As ``tld4``; each texel is compared with ``depth``."""
 
