@@ -94,7 +94,7 @@ class Launch:
         place_variables(self.program, self.variables, self.allocations)
         placed = [*self.allocations, *self.variables.values()]
         self.workspace: Allocation | None = None
-        if _is_cooperative(self.program):
+        if asks_for_workspace(self.program):
             self.workspace = allocate(clear_of(placed, WORKSPACE_ADDRESS, WORKSPACE_BYTES), WORKSPACE_BYTES, "the grid's workspace")
             placed.append(self.workspace)
             self.notes.append(f"{self.program.name} asks for the workspace of its grid: run as a cooperative launch")
@@ -182,7 +182,7 @@ def _check_geometry(launch: Launch) -> None:
         raise UsageError(f"{name}: {launch.shared_total} bytes of shared memory; a block may have {MAX_SHARED}")
 
 
-def _is_cooperative(program: Program) -> bool:
+def asks_for_workspace(program: Program) -> bool:
     """Does the program look for the grid's workspace, as the grid barriers of cooperative groups do?"""
     return any(type(o) is Special and o.name in WORKSPACE_REGISTERS for i in program.instructions for o in i.operands)
 

@@ -39,27 +39,43 @@ def launch_from_capture(program: Program, recorded: capture.Launch, *, assume: A
     lacks what running needs, ``UsageError`` when it does not fit the program.
     """
     notes: list[str] = []
-    allocations = [allocate(a.base, a.before, f"allocation {a.index}") for a in recorded.allocations]
-    textures = {i.handle: _texture(recorded, i, assume or Assume(), notes) for i in recorded.textures}
-    surfaces = {i.handle: _surface(recorded, i, poison) for i in recorded.surfaces}
-    address = Memory(allocations).next_free()
-    variables: dict[str, Allocation] = {}
-    for v in recorded.variables:
-        variables[v.name] = allocate(address, v.before, f"variable {v.name!r}")
-        address = (variables[v.name].end + 2 * GAP - 1) // GAP * GAP
+    held = parts_of(recorded, assume or Assume(), poison, notes)
     return Launch(
         program,
         recorded.grid,
         recorded.block,
         recorded.args,
         recorded.shared_bytes,
-        allocations,
-        textures,
-        surfaces,
-        variables,
+        held.allocations,
+        held.textures,
+        held.surfaces,
+        held.variables,
         notes=notes,
         handles_at=tuple(i.arg_offset for i in recorded.images),
     )
+
+
+@dataclass(slots=True)
+class Parts:
+    """Copies of what a recorded launch found: allocations in the capture's order, images by handle, module variables by name (at addresses of ours)."""
+
+    allocations: list[Allocation]
+    textures: dict[int, Texture]
+    surfaces: dict[int, Surface]
+    variables: dict[str, Allocation]
+
+
+def parts_of(recorded: capture.Launch, assume: Assume, poison: int | None, notes: list[str]) -> Parts:
+    """The memory and images of a recorded launch; what had to be assumed goes to ``notes``. Arguments and errors as for ``launch_from_capture``."""
+    allocations = [allocate(a.base, a.before, f"allocation {a.index}") for a in recorded.allocations]
+    textures = {i.handle: _texture(recorded, i, assume, notes) for i in recorded.textures}
+    surfaces = {i.handle: _surface(recorded, i, poison) for i in recorded.surfaces}
+    address = Memory(allocations).next_free()
+    variables: dict[str, Allocation] = {}
+    for v in recorded.variables:
+        variables[v.name] = allocate(address, v.before, f"variable {v.name!r}")
+        address = (variables[v.name].end + 2 * GAP - 1) // GAP * GAP
+    return Parts(allocations, textures, surfaces, variables)
 
 
 def _known_format(recorded: capture.Launch, image: capture.Image) -> None:

@@ -4,14 +4,13 @@ Invariant: importing this needs neither the driver nor its package; a kernel tha
 """
 
 from ptxgraft.run.cuda.driver import Buffer, Card, Device
-from ptxgraft.run.cuda.executor import availability, card, run, run_here
+from ptxgraft.run.cuda.executor import availability, card, run, run_here, run_work
 from ptxgraft.run.cuda.images import Image, Images
 from ptxgraft.run.cuda.session import Session, exchanged
-from ptxgraft.run.cuda.work import Code, Left, Work, take, work_of
+from ptxgraft.run.cuda.work import Code, Left, Work, take, work_from_capture, work_of
 from ptxgraft.run.cuda.worker import DEFAULT_TIMEOUT, Worker, borrow, close_all
 
 __all__ = [
     "DEFAULT_TIMEOUT", "Buffer", "Card", "Code", "Device", "Image", "Images", "Left", "Session", "Work", "Worker", "availability", "borrow", "card", "close_all",
-    "exchanged", "run", "run_here",
-    "take", "work_of",
+    "exchanged", "run", "run_here", "run_work", "take", "work_from_capture", "work_of",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ptxgraft.errors import DeviceError
 from ptxgraft.run.cuda.driver import Card, Device
 from ptxgraft.run.cuda.session import Session
-from ptxgraft.run.cuda.work import Code, take, work_of
+from ptxgraft.run.cuda.work import Code, Left, Work, take, work_of
 from ptxgraft.run.cuda.worker import DEFAULT_TIMEOUT, borrow, check_package
 from ptxgraft.run.launch import Launch
 from ptxgraft.run.result import RunResult
@@ -25,13 +25,20 @@ def run(
     Raises ``KernelFault`` for a kernel that faults or does not end, ``SourceError`` for a module that the driver refuses, ``DeviceError`` when there is
     no GPU or the driver fails.
     """
-    work = work_of(launch)
     code = Code(launch.program.document.data if image is None else image, launch.program.name)
+    left, result = run_work(work_of(launch), code, timeout, fixed, ordinal)
+    take(launch, left)
+    return result
+
+
+def run_work(
+    work: Work, code: Code, timeout: float | None = DEFAULT_TIMEOUT, fixed: bool = True, ordinal: int = 0
+) -> tuple[Left, RunResult]:
+    """``run`` for a launch as plain data: what it left, and how it ran."""
     with borrow(ordinal) as worker:
         card, _ = worker.ask("card")
         (left, seconds, notes), output = worker.ask("run", work, code, fixed, timeout=timeout)
-    take(launch, left)
-    return RunResult("cuda", card.sm, None, seconds, [], output, [f"ran on {card}", *notes])
+    return left, RunResult("cuda", card.sm, None, seconds, [], output, [f"ran on {card}", *notes])
 
 
 def run_here(device: Device, launch: Launch, image: bytes | None = None, fixed: bool = False) -> list[str]:

@@ -5,14 +5,19 @@ Invariant: a ``Work`` shares no memory with its launch's results: what the GPU l
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgraft import capture
 from ptxgraft.errors import UnsupportedError
+from ptxgraft.isa.program import Program
 from ptxgraft.run.images import Surface, Texture
-from ptxgraft.run.launch import Launch
+from ptxgraft.run.launch import STACK_BYTES, Launch, asks_for_workspace
+from ptxgraft.run.memory import Allocation
+from ptxgraft.run.recording import POISON, Assume, parts_of
 from ptxgraft.run.variables import address_bytes
 
 POINTER_BYTES = 8
@@ -85,14 +90,40 @@ def work_of(launch: Launch) -> Work:
         launch.workspace is not None,
         launch.stack_bytes if program.stack_need is None else 0,
         [Span(a.base, a.data, a.name or f"the allocation at {a.base:#x}") for a in launch.allocations],
-        {
-            name: ModuleVariable(Span(a.base, a.data, a.name or f"variable {name!r}"), address_bytes(program, name, a.size))
-            for name, a in launch.variables.items()
-        },
+        _variables(launch.variables, program),
         dict(launch.textures),
         dict(launch.surfaces),
         launch.handles_at,
     )
+
+
+def work_from_capture(
+    recorded: capture.Launch, program: Program | None, notes: list[str], *, assume: Assume | None = None, poison: int | None = POISON
+) -> Work:
+    """A recorded launch as work for a GPU; what had to be assumed goes to ``notes``. Without a ``program`` (the capture holds no PTX) what PTX would tell is
+    taken from the record. Arguments and errors as for ``run.launch_from_capture``."""
+    held = parts_of(recorded, assume or Assume(), poison, notes)
+    calls = program is not None and program.stack_need is None
+    return Work(
+        recorded.grid,
+        recorded.block,
+        recorded.args,
+        recorded.shared_bytes,
+        program is not None and asks_for_workspace(program),
+        STACK_BYTES if calls else 0,
+        [Span(a.base, a.data, a.name) for a in held.allocations],
+        _variables(held.variables, program),
+        held.textures,
+        held.surfaces,
+        tuple(i.arg_offset for i in recorded.images),
+    )
+
+
+def _variables(placed: Mapping[str, Allocation], program: Program | None) -> dict[str, ModuleVariable]:
+    def addresses(name: str, size: int) -> NDArray[np.bool_]:
+        return np.zeros(size, bool) if program is None else address_bytes(program, name, size)
+
+    return {name: ModuleVariable(Span(a.base, a.data, f"variable {name!r}"), addresses(name, a.size)) for name, a in placed.items()}
 
 
 def take(launch: Launch, left: Left) -> None:
