@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from rich.text import Text
 from ptxgraft.cli.console import EntryName, JsonFlag, PtxFile, show, triple, whole_number
 from ptxgraft.cli.modules import about, pick_entry
 from ptxgraft.errors import SourceError, UsageError
-from ptxgraft.graft import Body, Cut, assemble, find_ptxas, function_body, identity_body, text_body
+from ptxgraft.graft import Body, Cut, assemble, compile_body, find_ptxas, function_body, identity_body, text_body
 from ptxgraft.graft import cut as make_cut
 from ptxgraft.report import file_stem, make_folder, plain, write_files
 from ptxgraft.text import Document
@@ -42,7 +43,7 @@ def cut(
         str | None,
         typer.Option(
             "--body",
-            help="identity, a file with PTX text for a block, or FILE:NAME for a .func of another module. Default: identity (inline, call), a mere declaration (mirror).",
+            help="identity, a file with PTX text for a block, FILE:NAME for a .func of another module, or FILE.cu (FILE.cu:NAME) to compile and merge. Default: identity (inline, call), a mere declaration (mirror).",
             show_default=False,
         ),
     ] = None,
@@ -55,6 +56,7 @@ def cut(
             show_default=False,
         ),
     ] = None,
+    nvcc_flags: Annotated[str, typer.Option("--nvcc-flags", help="More options for nvcc, in quotes, for --body FILE.cu.")] = "",
     check: Annotated[bool, typer.Option(help="Assemble the result with ptxas when one is found.")] = True,
     json: JsonFlag = False,
 ) -> None:
@@ -67,7 +69,7 @@ def cut(
     document = Document.read(file)
     name = pick_entry(document, entry)
     shape = triple(block, "block") if block is not None else None
-    lines, replacement = _region(region), _body(body)
+    lines, replacement = _region(region), _body(body, document, callee or f"{name}_region", nvcc_flags)
     with about(file):
         made = make_cut(document, name, lines, style=style, body=replacement, callee=callee, block=shape)
     files = write_cut(made, make_folder(output), whole=region is None)
@@ -106,11 +108,14 @@ def _region(text: str | None) -> str | tuple[int, int] | None:
     return numbers[0], numbers[1]
 
 
-def _body(text: str | None) -> Body | None:
+def _body(text: str | None, document: Document, usual: str, flags: str) -> Body | None:
     if text is None:
         return None
     if text == "identity":
         return identity_body()
+    if text.endswith(".cu") or ".cu:" in text:
+        path, name = (text, "") if text.endswith(".cu") else text.rsplit(":", 1)
+        return compile_body(path, document, name, usual, shlex.split(flags))
     path, _, name = text.rpartition(":")
     if path and not Path(text).exists():
         return function_body(Document.read(Path(path)), name)

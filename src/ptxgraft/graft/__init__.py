@@ -5,6 +5,7 @@ Invariant: whatever is put into a text goes in through an ``EditScript`` over th
 
 from ptxgraft.graft.bodies import Body, function_body, identity_body, text_body, wrong_fragment_body
 from ptxgraft.graft.check import AssembleResult, Usage, assemble, find_nvcc, find_ptxas
+from ptxgraft.graft.compile_body import compile_body
 from ptxgraft.graft.cut import STYLES, Cut, cut
 from ptxgraft.graft.interface import Interface, Passed
 from ptxgraft.graft.merge import Merged, merge_function
@@ -26,6 +27,7 @@ __all__ = [
     "Usage",
     "apply",
     "assemble",
+    "compile_body",
     "cut",
     "find_nvcc",
     "find_ptxas",
