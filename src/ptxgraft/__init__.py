@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ptxgraft.capture import open_capture
     from ptxgraft.graft import apply, cut, probe
     from ptxgraft.isa import bind
-    from ptxgraft.run import Surface, Texture, load
+    from ptxgraft.run import Sampler, Surface, Texture, load
     from ptxgraft.spec import spec
     from ptxgraft.text import Document
     from ptxgraft.verify import bisect, replay, verify
@@ -24,6 +24,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Document": "ptxgraft.text",
+    "Sampler": "ptxgraft.run",
     "Surface": "ptxgraft.run",
     "Texture": "ptxgraft.run",
     "apply": "ptxgraft.graft",
@@ -39,7 +40,7 @@ _HOMES = {
 }
 """Where each public name lives; its module is imported when the name is first used, so that a light command stays light."""
 
-__all__ = ["Document", "Surface", "Texture", "apply", "bind", "bisect", "cut", "load", "open_capture", "probe", "replay", "spec", "verify"]
+__all__ = ["Document", "Sampler", "Surface", "Texture", "apply", "bind", "bisect", "cut", "load", "open_capture", "probe", "replay", "spec", "verify"]
 
 
 def __getattr__(name: str) -> Any:

@@ -120,10 +120,10 @@ def test_labels_stand_where_lanes_can_part_or_wait_and_keep_the_order():
 
 
 def test_what_cannot_be_compiled_is_refused_where_it_stands():
-    tex = "    tex.2d.v4.f32.f32 {%r3, %r4, %r5, %r6}, [%rd1, %rd2, {%r7, %r8}];\n"
-    program = program_of("    add.u32 %r1, %r2, 5;\n    frobnicate.b32 %r1, %r2;\n" + tex)
+    size = "    applypriority.L2::evict_normal [%rd1], %r7;\n"
+    program = program_of("    add.u32 %r1, %r2, 5;\n    frobnicate.b32 %r1, %r2;\n" + size)
     code = assemble(program, plan_of(program), "sm_90")
-    assert list(code.errors) == [2] and "sampler" in str(code.errors[2])
+    assert list(code.errors) == [2] and "must be a number" in str(code.errors[2])
     (name,) = code.operations
     again = assemble(program, plan_of(program), "sm_90", {name: UnsupportedError("no")})
     assert not again.operations and again.errors.keys() == {0, 2}

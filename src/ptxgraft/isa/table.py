@@ -161,8 +161,8 @@ def instruction(
     counts as left out. A text that comes out empty is no operand.
     ``loads``/``stores``: memory space, may name a slot (``"{space}"``; an empty space is ``generic``).
     The meaning is called as ``meaning(lanes, *inputs, **slots)`` with the inputs in role order (vectors as tuples, an absent optional
-    input as None, an address as one 64-bit value, a resource as handle and tuple of coordinates) and the slots that it names as
-    keyword-only parameters ('' when absent). It returns the outputs in role order: one value, or a tuple of values.
+    input as None, an address as one 64-bit value, a resource as handle and tuple of coordinates; where a sampler is named too, its handle is
+    the upper half of one of 128 bits) and the slots that it names as keyword-only parameters ('' when absent). It returns the outputs in role order: one value, or a tuple of values.
     ``examples``: ``(opcode, (input bits, ...), (output bits, ...))`` rows that tests run on every instance; vectors are flattened, an address
     or label cannot be exampled.
     ``legal(**slots)`` refuses combinations that the slots alone would allow. ``derive(**slots)`` gives further names that roles and spaces may

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxgraft.isa.filtering import BORDER, MIRROR, POINT, Sampling, position, weighted_sum, weights
+from ptxgraft.isa.images import header
 from ptxgraft.isa.lanes import Lanes, Value
 
 DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2, "cube": 2, "acube": 2}
@@ -61,9 +62,17 @@ def texel(lanes: Lanes, grid: Grid, index: Sequence[Value]) -> list[Value]:
     return [lanes.select(there, w, lanes.const(0, 32)) for w in words]
 
 
-def sampling_of(fields: dict[str, Value]) -> Sampling:
-    """How a texture is read that is its own sampler."""
-    return Sampling(fields["linear"], fields["normalized"], tuple(fields[f"address_{axis}"] for axis in "xyz"))
+def resource_of(lanes: Lanes, handle: Value) -> tuple[dict[str, Value], Sampling]:
+    """A texture's fields, and how it is read: by itself, or by the sampler whose handle is the upper half of ``handle``."""
+    if lanes.width(handle) == 64:
+        fields = lanes.resource("texture", handle)
+        return fields, Sampling(fields["linear"], fields["normalized"], tuple(fields[f"address_{axis}"] for axis in "xyz"))
+    fields = lanes.resource("texture", lanes.extract(handle, 0, 64))
+    sampler = lanes.resource("sampler", lanes.extract(handle, 64, 64))
+    zero = lanes.const(POINT, 32)
+    kind = lanes.select(lanes.compare("ne", sampler["linear"], zero), header(lanes, fields, "filterable"), zero)
+    normalized = lanes.select(lanes.compare("eq", sampler["unnormalized"], zero), fields["normalized"], zero)
+    return fields, Sampling(kind, normalized, tuple(sampler[f"address_{axis}"] for axis in "xyz"))
 
 
 def base_of(lanes: Lanes, fields: dict[str, Value], kind: Value) -> Value:

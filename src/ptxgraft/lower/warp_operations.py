@@ -34,7 +34,8 @@ SPLAT_ROOTS = frozenset(
 class Part:
     """One operand as a function sees it. ``kind``: ``reg`` (a slot word), ``not`` (a negated predicate's slot), ``word`` (a literal in ``words``
     32-bit words), ``known`` (a literal of the function's own, ``value``), ``special`` (``value``: its name), ``variable`` (the number of a module
-    variable, a word), ``address`` (base part and an offset word), ``group`` (parts), ``sink`` or ``none``."""
+    variable, a word), ``address`` (base part and an offset word), ``group`` (parts), ``resource`` (a handle and coordinates; ``sampled``: two handles and
+    coordinates), ``sink`` or ``none``."""
 
     kind: str
     width: int = 0
@@ -97,12 +98,10 @@ class Encoder:
             assert isinstance(operand, Address)
             return self.address(operand, words)
         if isinstance(operand, Resource):
-            if operand.sampler is not None:
-                raise UnsupportedError("a sampler of its own is not supported", hint="textures with their sampler in the handle are")
-            items = (operand.handle, *operand.coordinates.items)
-            handle = self.operand(items[0], 64, False, words)
-            coordinates = tuple(self.operand(o, self.width(role), False, words) for o in items[1:])
-            return Part("resource", parts=(handle, *coordinates))
+            handles = [operand.handle] if operand.sampler is None else [operand.handle, operand.sampler]
+            held = tuple(self.operand(o, 64, False, words) for o in handles)
+            coordinates = tuple(self.operand(o, self.width(role), False, words) for o in operand.coordinates.items)
+            return Part("resource" if operand.sampler is None else "sampled", parts=(*held, *coordinates))
         if isinstance(operand, Vector):
             if role.count > 1 and len(operand.items) != role.count:
                 raise UnsupportedError(f"operand {role.name} has {len(operand.items)} elements, {role.count} expected")
@@ -284,12 +283,14 @@ class _Function:
             yield None
         elif part.kind == "text":
             yield Imm("int", int(part.value))
-        elif part.kind == "resource":
+        elif part.kind in ("resource", "sampled"):
             values = [self.value(p) for p in part.parts]
             width = role.type.width if role.type is not None else 32
             signed = role.type is not None and role.type.signed
-            yield self.resized(values[0], 64)
-            yield tuple(self.resized(v, width, signed) for v in values[1:])
+            handles = 2 if part.kind == "sampled" else 1
+            held = [self.resized(v, 64) for v in values[:handles]]
+            yield held[0] if handles == 1 else self.lanes.concat(held)
+            yield tuple(self.resized(v, width, signed) for v in values[handles:])
         else:
             values = [self.value(p) for p in (part.parts if part.kind == "group" else (part,))]
             if role.kind == "addr":

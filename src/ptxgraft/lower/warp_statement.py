@@ -151,9 +151,10 @@ class Statements:
             return (self.address(operand),)
         if role.kind == "resource":
             assert isinstance(operand, Resource)
+            handle = self.scalar(operand.handle, TYPES["u64"])
             if operand.sampler is not None:
-                raise UnsupportedError("a sampler of its own is not supported", hint="textures with their sampler in the handle are")
-            return self.scalar(operand.handle, TYPES["u64"]), tuple(self.scalar(item, role.type) for item in operand.coordinates.items)
+                handle = self.lanes.concat([handle, self.scalar(operand.sampler, TYPES["u64"])])
+            return handle, tuple(self.scalar(item, role.type) for item in operand.coordinates.items)
         if role.count == 1:
             return (self.scalar(operand, role.type),)
         if isinstance(operand, Vector):

@@ -6,7 +6,7 @@ Invariant: every executor is reached through ``execute`` and leaves the same byt
 from __future__ import annotations
 
 from ptxgraft.run.execution import DEFAULT_PROFILE, ENGINES, EXECUTORS, execute
-from ptxgraft.run.images import HostImages, Surface, Texture
+from ptxgraft.run.images import HostImages, Sampler, Surface, Texture
 from ptxgraft.run.kernel import Kernel, Module, load
 from ptxgraft.run.launch import STACK_BYTES, Launch
 from ptxgraft.run.memory import Allocation, Memory, allocate
@@ -14,6 +14,6 @@ from ptxgraft.run.recording import Assume, Snapshot, capture_of, launch_from_cap
 from ptxgraft.run.result import RunResult, StoreRecord, Watch
 
 __all__ = [
-    "DEFAULT_PROFILE", "ENGINES", "EXECUTORS", "STACK_BYTES", "Allocation", "Assume", "HostImages", "Kernel", "Launch", "Memory", "Module", "RunResult", "Snapshot", "StoreRecord", "Surface", "Texture",
+    "DEFAULT_PROFILE", "ENGINES", "EXECUTORS", "STACK_BYTES", "Allocation", "Assume", "HostImages", "Kernel", "Launch", "Memory", "Module", "RunResult", "Sampler", "Snapshot", "StoreRecord", "Surface", "Texture",
     "Watch", "allocate", "capture_of", "execute", "launch_from_capture", "load", "snapshot",
 ]  # fmt: skip

@@ -5,13 +5,13 @@ Invariant: every fault names the PTX line, the statement, the block, the warp an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ptxgraft.errors import KernelFault, UnsupportedError
 from ptxgraft.isa.families import stack
 from ptxgraft.isa.program import Program
-from ptxgraft.run.memory import Memory
+from ptxgraft.run.memory import Allocation, Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,12 @@ def never_ends(site: Site, budget: int) -> KernelFault:
     return site.fault(f"never ends: still running after {budget} statements", hint="raise the step budget if the kernel is only slow")
 
 
-def unknown_handle(site: Site, kind: str, handle: int, known: Iterable[int]) -> KernelFault:
-    """A texture or surface instruction got a handle that the launch does not have."""
+def unknown_handle(site: Site, kind: str, handle: int, known: Iterable[int], variables: Mapping[str, Allocation]) -> KernelFault:
+    """A texture or surface instruction got a handle that the launch does not have; that of a reference is its variable's address."""
+    name = next((name for name, v in variables.items() if v.base == handle), None)
+    if name is not None:
+        made = f"ptxgraft.{kind.capitalize()}(...)"
+        return site.fault(f"no {kind} is bound to the reference {name!r}", f"bind one: kernel.launch(..., references={{{name!r}: {made}}})")
     listed = ", ".join(f"{h:#x}" for h in sorted(known)) or "none"
     return site.fault(f"{handle:#x} is no {kind} of this launch (there are: {listed})")
 

@@ -26,6 +26,7 @@ from ptxgraft.run.images import Surface, Texture
 from ptxgraft.run.launch import STACK_BYTES, Launch, dim3
 from ptxgraft.run.memory import FIRST_ADDRESS, GAP, Allocation, allocate
 from ptxgraft.run.overlaps import Shared, shared_bytes_of
+from ptxgraft.run.references import Bound
 from ptxgraft.run.result import RunResult
 from ptxgraft.text import Document
 
@@ -91,15 +92,17 @@ class Kernel:
         args: Sequence[Any] = (),
         shared_bytes: int = 0,
         stack_bytes: int = STACK_BYTES,
+        references: Mapping[str, Bound] | None = None,
         **options: Any,
     ) -> RunResult:
         """Run the kernel and bring back what it wrote.
 
         ``args`` go by position: a number becomes the parameter's type; an array a buffer whose pointer is passed and whose contents come back into the
         same array (the same array given twice is one buffer, and views that overlap lie in one); ``bytes`` fill a by-value parameter; a ``Texture`` or ``Surface`` becomes a handle.
-        ``stack_bytes`` is what a thread may have of stack (recursion, calls through pointers, ``alloca``). ``options`` go to ``run.execute``. Raises ``UsageError`` for arguments that do not fit.
+        ``stack_bytes`` is what a thread may have of stack (recursion, calls through pointers, ``alloca``). ``references`` binds a ``Texture``, ``Surface`` or ``Sampler`` to each
+        module variable ``.texref``, ``.surfref`` or ``.samplerref`` that the kernel reads through, by name. ``options`` go to ``run.execute``. Raises ``UsageError`` for arguments that do not fit.
         """
-        prepared = self.prepare(grid, block, args, shared_bytes, stack_bytes)
+        prepared = self.prepare(grid, block, args, shared_bytes, stack_bytes, references)
         try:
             result = execute(prepared.launch, engine=self.engine, profile=self.profile, on=self.on, **options)
         except BaseException:
@@ -115,6 +118,7 @@ class Kernel:
         args: Sequence[Any] = (),
         shared_bytes: int = 0,
         stack_bytes: int = STACK_BYTES,
+        references: Mapping[str, Bound] | None = None,
     ) -> Prepared:
         """The launch that ``launch`` would run, not run yet: to record it, watch it or run parts of it."""
         params = self.program.params
@@ -127,7 +131,7 @@ class Kernel:
             packer.put(param, value)
         launch = Launch(
             self.program, dim3(grid, "grid"), dim3(block, "block"), bytes(packer.block), shared_bytes, packer.allocations, packer.textures,
-            packer.surfaces, self.module.variables, stack_bytes=stack_bytes, heap=self.module.heap, handles_at=tuple(packer.handles_at),
+            packer.surfaces, self.module.variables, stack_bytes=stack_bytes, heap=self.module.heap, handles_at=tuple(packer.handles_at), references=references or {},
         )  # fmt: skip
         self.module.heap = launch.heap
         return Prepared(launch, packer.arrays)

@@ -7,7 +7,7 @@ overlap, and every module variable that the entry names has an address and conte
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
@@ -20,8 +20,9 @@ from ptxgraft.errors import UsageError
 from ptxgraft.isa.operands import Special
 from ptxgraft.isa.program import Program, align_up
 from ptxgraft.run.heap import Heap, make_heap, uses_heap
-from ptxgraft.run.images import HostImages, Surface, Texture, host_images
+from ptxgraft.run.images import HostImages, Sampler, Surface, Texture, host_images
 from ptxgraft.run.memory import FILL, WINDOW_BYTES, Allocation, Memory, allocate, clear_of
+from ptxgraft.run.references import Bound, bound_images
 from ptxgraft.run.variables import place_variables
 from ptxgraft.text import extents
 
@@ -63,7 +64,7 @@ class Launch:
     ``textures`` and ``surfaces`` go by handle. ``variables`` gives module variables contents and an address by name; those missing get theirs from
     the module. ``fill`` is what a byte of shared or local memory holds at first. ``stack_bytes``: what a thread may have of stack, for calls that are
     recursive or go through pointers, and for ``alloca``. ``heap``: what ``malloc`` takes from; one is made for a program that calls it. ``notes`` are things that had to be assumed.
-    ``handles_at`` are the argument offsets of texture and surface handles (None: not known), for executors that have handles of their own.
+    ``handles_at`` are the argument offsets of texture and surface handles (None: not known), for executors that have handles of their own. ``references`` binds images to the module's texture, surface and sampler references, by name.
     """
 
     program: Program
@@ -80,6 +81,7 @@ class Launch:
     heap: Heap | None = None
     notes: list[str] = field(default_factory=list)
     handles_at: tuple[int, ...] | None = None
+    references: Mapping[str, Bound] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.grid, self.block = dim3(self.grid, "grid"), dim3(self.block, "block")
@@ -92,6 +94,7 @@ class Launch:
         _check_arguments(self)
         _check_stack(self)
         place_variables(self.program, self.variables, self.allocations)
+        self._bind_references()
         placed = [*self.allocations, *self.variables.values()]
         self.workspace: Allocation | None = None
         if asks_for_workspace(self.program):
@@ -101,6 +104,13 @@ class Launch:
         if self.heap is None and uses_heap(self.program):
             self.heap = make_heap(placed)
         self.memory = Memory([*placed, *([] if self.heap is None else [self.heap.allocation])])
+
+    def _bind_references(self) -> None:
+        """Put what the references name among the images, by the references' handles."""
+        bound = bound_images(self.program, self.references, self.variables)
+        self.textures = self.textures | {h: i for h, i in bound.items() if isinstance(i, Texture)}
+        self.surfaces = self.surfaces | {h: i for h, i in bound.items() if isinstance(i, Surface)}
+        self.samplers = {h: i for h, i in bound.items() if isinstance(i, Sampler)}
 
     @property
     def threads(self) -> int:
@@ -130,7 +140,7 @@ class Launch:
     @cached_property
     def images(self) -> HostImages:
         """Textures and surfaces as executors read them; made when first asked for."""
-        return host_images(self.textures, self.surfaces)
+        return host_images(self.textures, self.surfaces, self.samplers)
 
     def block_of(self, linear: int) -> Dim3:
         """The coordinates of a block by its linear number, x fastest."""

@@ -322,7 +322,7 @@ class Machine:
         handles = [int(h) for h in np.unique(used[self.active])]
         for h in handles:
             if h not in known:
-                raise faults.unknown_handle(self.site(*self._first(self.active & (used == _U64(h)))), kind, h, known)
+                raise faults.unknown_handle(self.site(*self._first(self.active & (used == _U64(h)))), kind, h, known, self.launch.variables)
         fields: dict[str, Array] = {}
         for name in known[handles[0]]:
             dtype = np.uint64 if name in WIDE_FIELDS else np.uint32

@@ -130,11 +130,12 @@ class Compiler:
             return lambda: (address(),)
         if role.kind == "resource":
             assert isinstance(operand, Resource)
-            if operand.sampler is not None:
-                raise UnsupportedError("a sampler of its own is not supported", hint="textures with their sampler in the handle are")
             handle = self.scalar(operand.handle, U64)
             coordinates = [self.scalar(item, role.type) for item in operand.coordinates.items]
-            return lambda: (handle(), tuple(c() for c in coordinates))
+            if operand.sampler is None:
+                return lambda: (handle(), tuple(c() for c in coordinates))
+            sampler = self.scalar(operand.sampler, U64)
+            return lambda: (self.lanes.concat([handle(), sampler()]), tuple(c() for c in coordinates))
         if role.count == 1:
             scalar = self.scalar(operand, role.type)
             return lambda: (scalar(),)

@@ -23,6 +23,9 @@ from ptxgraft.run.memory import GAP, Allocation, allocate
 _SYMBOL = re.compile(r"^(generic\s*\()?\s*([A-Za-z_$%][\w$]*)\s*\)?\s*(?:\+\s*(\d\w*))?\s*\)?$")
 _LEAST_ALIGN = 256
 
+REFERENCES = ("texref", "samplerref", "surfref")
+"""Types whose variables name images (``references``): nothing reads their bytes."""
+
 LARGEST = 1 << 40
 """Bytes that one variable can have."""
 
@@ -46,7 +49,7 @@ def place_variables(program: Program, placed: dict[str, Allocation], others: Seq
         placed[variable.name] = allocate(address, size, f"variable {variable.name!r}")
         address = align_up(address + size + GAP, GAP)
     for variable in needed:  # after all have addresses: an initialiser may name another variable
-        if variable.init:
+        if variable.init and variable.type not in REFERENCES:
             _initialise(program, variable, placed)
 
 

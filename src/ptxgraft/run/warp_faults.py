@@ -58,7 +58,7 @@ def fault_of(launch: Launch, code: Code, worker: Stopped, budget: int) -> BaseEx
         return faults.never_ends(Site(site.program, _checked(launch.program, index), block, warp, lane), budget)
     if kind == Fault.HANDLE:
         what = IMAGE_KINDS[worker.field("fault_reason")]
-        return faults.unknown_handle(site, what, address, launch.images.of_kind(what))
+        return faults.unknown_handle(site, what, address, launch.images.of_kind(what), launch.variables)
     if kind == Fault.TRAP:
         return faults.trapped(site)
     if kind == Fault.CONVERGENCE:

@@ -15,7 +15,7 @@ from ptxgraft.isa.images import header, level
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.surfaces import place
 from ptxgraft.isa.table import declare_only, instruction, refused
-from ptxgraft.isa.texels import DIMENSIONS, MOST_LAYERS, filtered, footprint, gathered, grid_of, named, sampling_of
+from ptxgraft.isa.texels import DIMENSIONS, MOST_LAYERS, filtered, footprint, gathered, grid_of, named, resource_of
 from ptxgraft.isa.types import type_of
 
 
@@ -31,10 +31,12 @@ def _split(lanes: Lanes, geometry: str, coordinates: Sequence[Value]) -> tuple[V
 def _fetch(
     lanes: Lanes, handle: Value, coordinates: Sequence[Value], geometry: str, ctype: str, offsets: Sequence[Value] | None = None
 ) -> tuple[Value, ...]:
-    fields = lanes.resource("texture", handle)
+    fields, sampling = resource_of(lanes, handle)
     layer, axes = _split(lanes, geometry, coordinates)
-    sampling = sampling_of(fields)
-    if ctype == "s32":
+    if ctype == "s32" and lanes.width(handle) > 64:
+        # A sampler of its own takes whole numbers for floats.
+        axes = [lanes.int_to_float(x, True, "f32") for x in axes]
+    elif ctype == "s32":
         grid = grid_of(lanes, fields, sampling.modes, lanes.const(0, 32), len(axes), layer)
         return named(lanes, grid, axes if offsets is None else [lanes.add(x, by) for x, by in zip(axes, offsets, strict=False)])
     grid = grid_of(lanes, fields, sampling.modes, sampling.kind, len(axes), layer)
@@ -179,9 +181,8 @@ _declare_refused()
 )  # fmt: skip
 def tld4(lanes: Lanes, handle: Value, coordinates: Sequence[Value], offset: Any, *, component: str, geometry: str) -> tuple[object, ...]:
     """d = one component of the four texels that bilinear filtering would use, counter-clockwise from the lower left; the offset may be -32 .. 31."""
-    fields = lanes.resource("texture", handle)
+    fields, sampling = resource_of(lanes, handle)
     layer, axes = _split(lanes, geometry, coordinates)
-    sampling = sampling_of(fields)
     grid = grid_of(lanes, fields, sampling.modes, lanes.const(0, 32), 2, layer)
     moves = _small_offset(lanes, offset, GATHER_OFFSET_BITS)
     return gathered(lanes, grid, sampling, axes, "rgba".index(component), moves), lanes.const(1, 1)
