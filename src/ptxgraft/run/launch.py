@@ -91,7 +91,7 @@ class Launch:
         except TypeError:
             raise UsageError(f"{self.program.name}: shared_bytes is {self.shared_bytes!r}, which is no whole number") from None
         _check_geometry(self)
-        _check_arguments(self)
+        check_arguments(self.program, self.args)
         _check_stack(self)
         place_variables(self.program, self.variables, self.allocations)
         self._bind_references()
@@ -205,15 +205,14 @@ def _check_stack(launch: Launch) -> None:
         )
 
 
-def _check_arguments(launch: Launch) -> None:
-    needed, given = launch.program.param_bytes, len(launch.args)
+def check_arguments(program: Program, args: bytes) -> None:
+    """Raise ``UsageError`` when an argument block does not fit an entry."""
+    needed, given = program.param_bytes, len(args)
     if given < needed:
-        names = ", ".join(p.name for p in launch.program.params if p.offset + p.size > given)
-        raise UsageError(
-            f"{launch.program.name}: the argument block has {given} bytes, its parameters need {needed}", hint=f"missing: {names}"
-        )
+        names = ", ".join(p.name for p in program.params if p.offset + p.size > given)
+        raise UsageError(f"{program.name}: the argument block has {given} bytes, its parameters need {needed}", hint=f"missing: {names}")
     if given > align_up(needed, 8):
-        raise UsageError(f"{launch.program.name}: the argument block has {given} bytes, its parameters take only {needed}")
+        raise UsageError(f"{program.name}: the argument block has {given} bytes, its parameters take only {needed}")
 
 
 def block_list(launch: Launch, blocks: Iterable[int] | None) -> Sequence[int]:
