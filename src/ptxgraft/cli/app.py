@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from ptxgraft import __version__
-from ptxgraft.cli import STOPPED, apply, bisect, cut, demo, diff, doctor, extract, ls, probe, replay, run, show, spec, verify
+from ptxgraft.cli import STOPPED, apply, bisect, cut, demo, diff, doctor, extract, ls, probe, record, replay, run, show, spec, verify
 from ptxgraft.cli.console import complain, note, silence
 from ptxgraft.errors import PtxgraftError
 
@@ -115,6 +115,7 @@ for verb in (
     probe.probe,
     apply.apply,
     run.run,
+    record.record,
     show.show,
     replay.replay,
     diff.diff,

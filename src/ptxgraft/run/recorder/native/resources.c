@@ -1,0 +1,219 @@
+/* Memory and images; see resources.h. */
+
+#include "resources.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+
+struct live {
+    address base;
+    size_t bytes;
+    int mapped;
+};
+
+static struct live *lives;
+static size_t live_count, live_room;
+static int live_changed = 1;
+static struct object *objects;
+static size_t object_count, object_room;
+static char *buffer; /* one chunk; the recorder's lock guards it */
+
+static void *grown(void *items, size_t count, size_t *room, size_t each) {
+    if (count < *room) return items;
+    *room = *room * 2 + 64;
+    items = realloc(items, *room * each);
+    if (!items) abort();
+    return items;
+}
+
+/* -- what is alive ---------------------------------------------------------------------------------------------------------- */
+
+static size_t place_of(address base) { /* the first live range at or behind an address: they are in order */
+    size_t low = 0, high = live_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (lives[middle].base < base) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+void memory_live(address base, size_t bytes, int mapped) {
+    size_t at = place_of(base);
+    live_changed = 1;
+    if (at == live_count || lives[at].base != base) {
+        lives = grown(lives, live_count, &live_room, sizeof *lives);
+        memmove(lives + at + 1, lives + at, (live_count - at) * sizeof *lives);
+        live_count++;
+    }
+    lives[at] = (struct live){base, bytes, mapped};
+}
+
+void memory_gone(address base) {
+    size_t at = place_of(base);
+    if (at == live_count || lives[at].base != base) return;
+    live_changed = 1;
+    memmove(lives + at, lives + at + 1, (live_count - at - 1) * sizeof *lives);
+    live_count--;
+}
+
+static int mapped_at(address at, struct range *range) {
+    size_t place = place_of(at + 1);
+    if (!place || !lives[place - 1].mapped || at - lives[place - 1].base >= lives[place - 1].bytes) return 0;
+    size_t first = place - 1, last = place - 1;
+    while (first && lives[first - 1].mapped && lives[first - 1].base + lives[first - 1].bytes == lives[first].base) first--;
+    while (last + 1 < live_count && lives[last + 1].mapped && lives[last].base + lives[last].bytes == lives[last + 1].base) last++;
+    *range = (struct range){lives[first].base, lives[last].base + lives[last].bytes - lives[first].base, "mapped"};
+    return 1;
+}
+
+int range_at(address at, struct range *range) {
+    if (mapped_at(at, range)) return 1;
+    unsigned type = 0, managed = 0;
+    address base = 0;
+    size_t bytes = 0;
+    if (!cuPointerGetAttribute || cuPointerGetAttribute(&base, ATTRIBUTE_RANGE_START, at) || !base) return 0;
+    if (cuPointerGetAttribute(&bytes, ATTRIBUTE_RANGE_SIZE, at) || !bytes) return 0;
+    if (cuPointerGetAttribute(&type, ATTRIBUTE_MEMORY_TYPE, at)) return 0;
+    if (cuPointerGetAttribute(&managed, ATTRIBUTE_IS_MANAGED, at)) managed = 0;
+    *range = (struct range){base, bytes, managed & 0xff ? "managed" : type == MEMORY_HOST ? "host" : "device"};
+    return 1;
+}
+
+void write_live(void) {
+    if (!live_changed) return;
+    struct text line = {0};
+    put(&line, "{\"what\": \"live\", \"ranges\": [");
+    for (size_t i = 0; i < live_count; i++)
+        put(&line, "%s[%llu, %zu]", i ? ", " : "", (unsigned long long)lives[i].base, lives[i].bytes);
+    put(&line, "]}");
+    write_line(&line);
+    free(line.data);
+    live_changed = 0;
+}
+
+/* -- contents --------------------------------------------------------------------------------------------------------------- */
+
+/* Add the next chunk's name; 0 when it could not be kept. */
+static int put_chunk(struct text *line, struct text *notes, const void *data, size_t bytes, int first) {
+    char digest[65];
+    int error = store_chunk(data, bytes, digest);
+    if (error) add_note(notes, "contents could not be written: %s", strerror(error));
+    else put(line, "%s\"%s\"", first ? "" : ", ", digest);
+    return !error;
+}
+
+void put_range(struct text *line, struct text *notes, struct range range) {
+    size_t start = line->length;
+    if (!buffer && !(buffer = malloc(settings.chunk_bytes))) abort();
+    put(line, "{\"size\": %zu, \"chunks\": [", range.bytes);
+    for (size_t at = 0; at < range.bytes; at += settings.chunk_bytes) {
+        size_t bytes = range.bytes - at < settings.chunk_bytes ? range.bytes - at : settings.chunk_bytes;
+        result error = cuMemcpyDtoH(buffer, range.base + at, bytes);
+        if (error)
+            add_note(notes, "%zu bytes at 0x%llx could not be read: %s", bytes, (unsigned long long)range.base + at, error_name(error));
+        if (error || !put_chunk(line, notes, buffer, bytes, !at)) {
+            line->length = start;
+            put(line, "null");
+            return;
+        }
+    }
+    put(line, "]}");
+}
+
+/* -- images ----------------------------------------------------------------------------------------------------------------- */
+
+void object_made(struct object object) {
+    object_gone(object.made, object.surface);
+    objects = grown(objects, object_count, &object_room, sizeof *objects);
+    objects[object_count++] = object;
+}
+
+void object_gone(address made, int surface) {
+    for (size_t i = 0; i < object_count; i++)
+        if (objects[i].made == made && objects[i].surface == surface) {
+            objects[i] = objects[--object_count];
+            return;
+        }
+}
+
+const struct object *object_at(address made, int surface) {
+    for (size_t i = 0; i < object_count; i++)
+        if (objects[i].made == made && objects[i].surface == surface) return &objects[i];
+    return NULL;
+}
+
+/* Bytes of one channel, by CUarray_format; 0 for formats whose texels are not a row of channels. */
+static size_t channel_bytes(unsigned format) {
+    switch (format) {
+    case 1: case 8: case 192: case 193: case 194: case 198: case 199: case 200: return 1;
+    case 2: case 9: case 16: case 195: case 196: case 197: case 201: case 202: case 203: return 2;
+    case 3: case 10: case 32: return 4;
+    }
+    return 0;
+}
+
+/* The extents of an object's texels, as an array's descriptor gives them. 0 when there is no array to speak of. */
+static int shape_of(const struct object *object, struct array *shape) {
+    const struct resource *r = &object->resource;
+    memset(shape, 0, sizeof *shape);
+    if (r->type == RESOURCE_ARRAY) return cuArray3DGetDescriptor && !cuArray3DGetDescriptor(shape, r->of.array);
+    if (r->type == RESOURCE_LINEAR) {
+        size_t texel = channel_bytes(r->of.linear.format) * r->of.linear.channels;
+        *shape = (struct array){texel ? r->of.linear.bytes / texel : 0, 0, 0, r->of.linear.format, r->of.linear.channels, 0};
+        return 1;
+    }
+    if (r->type == RESOURCE_PITCH) {
+        *shape = (struct array){r->of.plane.width, r->of.plane.height, 0, r->of.plane.format, r->of.plane.channels, 0};
+        return 1;
+    }
+    return 0;
+}
+
+void put_object(struct text *line, struct text *notes, const struct object *object) {
+    const struct texture *t = &object->texture;
+    struct array shape;
+    unsigned long long made = object->made;
+    const char *kind = object->surface ? "surface" : "texture";
+    if (!shape_of(object, &shape)) add_note(notes, "%s 0x%llx: its array could not be asked for (mipmapped arrays are not recorded)", kind, made);
+    if (object->viewed) add_note(notes, "%s 0x%llx: it was made with a resource view, which is not recorded", kind, made);
+    if (t->flags & TEXTURE_SRGB) add_note(notes, "%s 0x%llx: it converts from sRGB, which is not recorded", kind, made);
+    if (t->border[0] != 0 || t->border[1] != 0 || t->border[2] != 0 || t->border[3] != 0)
+        add_note(notes, "%s 0x%llx: its border colour is not recorded", kind, made);
+    put(line, "\"kind\": \"%s\", \"handle\": %llu, \"resource\": %d, \"width\": %zu, \"height\": %zu, \"depth\": %zu, \"format\": %u, \"channels\": %u, "
+        "\"array_flags\": %u, \"addressing\": [%d, %d, %d], \"filter\": %d, \"flags\": %u",
+        kind, made, object->resource.type, shape.width, shape.height, shape.depth, shape.format, shape.channels, shape.flags,
+        t->addressing[0], t->addressing[1], t->addressing[2], t->filter, t->flags);
+}
+
+void put_texels(struct text *line, struct text *notes, const struct object *object) {
+    struct array shape;
+    if (!shape_of(object, &shape) || !shape.width) {
+        put(line, "null");
+        return;
+    }
+    size_t rows = (shape.height ? shape.height : 1) * (shape.depth ? shape.depth : 1);
+    size_t row = channel_bytes(shape.format) * shape.channels * shape.width, start = line->length;
+    char *texels = row ? malloc(row * rows) : NULL;
+    struct copy copy = {.width_bytes = row, .height = shape.height ? shape.height : 1, .depth = shape.depth ? shape.depth : 1};
+    copy.to = (struct copy_end){.type = MEMORY_HOST, .host = texels, .pitch = row, .height = copy.height};
+    const struct resource *r = &object->resource;
+    if (r->type == RESOURCE_ARRAY) copy.from = (struct copy_end){.type = MEMORY_ARRAY, .array = r->of.array};
+    else if (r->type == RESOURCE_LINEAR) copy.from = (struct copy_end){.type = MEMORY_DEVICE, .device = r->of.linear.base, .pitch = row, .height = 1};
+    else copy.from = (struct copy_end){.type = MEMORY_DEVICE, .device = r->of.plane.base, .pitch = r->of.plane.pitch, .height = copy.height};
+    result error = texels && cuMemcpy3D ? cuMemcpy3D(&copy) : -1;
+    if (!row) add_note(notes, "image 0x%llx: texels of format %u are not recorded", (unsigned long long)object->made, shape.format);
+    else if (error) add_note(notes, "image 0x%llx: its texels could not be read: %s", (unsigned long long)object->made, error_name(error));
+    put(line, "{\"size\": %zu, \"chunks\": [", row * rows);
+    for (size_t at = 0; !error && at < row * rows; at += settings.chunk_bytes) {
+        size_t left = row * rows - at;
+        if (!put_chunk(line, notes, texels + at, left < settings.chunk_bytes ? left : settings.chunk_bytes, !at)) error = -1;
+    }
+    if (error) {
+        line->length = start;
+        put(line, "null");
+    } else put(line, "]}");
+    free(texels);
+}
