@@ -24,11 +24,12 @@ from ptxgraft import capture
 from ptxgraft.errors import KernelFault, PtxgraftError, SourceError, SourceErrors, UsageError
 from ptxgraft.isa.numerics import PROFILES
 from ptxgraft.report import make_folder, plain, write_file
-from ptxgraft.run import ENGINES
+from ptxgraft.run import ENGINES, EXECUTORS
 from ptxgraft.run.execution import check_choice
+from ptxgraft.verify import ASSEMBLERS
 
 __all__ = [
-    "CapturePath", "EngineName", "EntryName", "JsonFlag", "LaunchName", "ProfileName", "PtxFile", "check_capture_target", "complain", "make_folder", "note",
+    "AssemblerName", "CapturePath", "EngineName", "EntryName", "ExecutorName", "JsonFlag", "LaunchName", "ProfileName", "PtxFile", "Timeout", "check_capture_target", "complain", "make_folder", "note",
     "pick_launch", "printed", "progress", "show", "silence", "triple", "whole_number", "working", "write_file",
 ]  # fmt: skip
 
@@ -74,6 +75,22 @@ EngineName = Annotated[
 ]
 ProfileName = Annotated[
     str, typer.Option("--profile", help=f"Whose bits are wanted: {', '.join(PROFILES)}.", callback=_choice("profile", list(PROFILES)))
+]
+
+ExecutorName = Annotated[
+    str,
+    typer.Option("--on", help=f"Where to run: {', '.join(EXECUTORS)} (an NVIDIA GPU).", callback=_choice("executor", list(EXECUTORS))),
+]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", min=0, help="Seconds that a kernel may run on a GPU; a minute by default.", show_default=False)
+]
+AssemblerName = Annotated[
+    str,
+    typer.Option(
+        "--assembler",
+        help="What makes machine code of PTX for a GPU: its driver or ptxas.",
+        callback=_choice("assembler", list(ASSEMBLERS)),
+    ),
 ]
 
 

@@ -12,11 +12,14 @@ from rich.text import Text
 
 from ptxgraft import capture
 from ptxgraft.cli.console import (
+    AssemblerName,
     CapturePath,
     EngineName,
+    ExecutorName,
     JsonFlag,
     LaunchName,
     ProfileName,
+    Timeout,
     check_capture_target,
     note,
     pick_launch,
@@ -25,6 +28,7 @@ from ptxgraft.cli.console import (
     working,
 )
 from ptxgraft.cli.modules import about
+from ptxgraft.errors import KernelFault, UnsupportedError
 from ptxgraft.report import verdict_view
 from ptxgraft.text import Document
 from ptxgraft.verify import Replay, Verdict, compare, explain, recorded_outputs, unrecorded
@@ -43,11 +47,14 @@ def replay(
         int | None,
         typer.Option("--step-budget", min=1, help="Statements one warp may run before the kernel counts as endless.", show_default=False),
     ] = None,
+    on: ExecutorName = "cpu",
+    timeout: Timeout = None,
+    assembler: AssemblerName = "driver",
     engine: EngineName = "warp",
     profile: ProfileName = "sm_90",
     json: JsonFlag = False,
 ) -> None:
-    """Put a launch's memory and images where they were, run its kernel, and compare what comes out with what was recorded.
+    """Put a launch's memory and images where they were, run its kernel, on the CPU or a GPU, and compare what comes out with what was recorded.
 
     Exit code 1 when it differs. A capture without a state after the launch is only run.
 
@@ -58,9 +65,10 @@ def replay(
     recorded = pick_launch(capture.open_capture(cap), launch)
     module = Document.read(ptx) if ptx is not None else None
     with about(cap), working(f"replaying {recorded.label}"):
-        ran = replay_launch(recorded, module, engine=engine, profile=profile, step_budget=step_budget)
+        where = {"on": on, "timeout": timeout, "assembler": assembler, "engine": engine, "profile": profile}
+        ran = replay_launch(recorded, module, step_budget=step_budget, **where)
     printed(ran.result.output, json)
-    for text in ran.launch.notes:
+    for text in ran.notes:
         note(f"note: {text}")
     if output is not None:
         capture.write([with_outputs(ran)], output, overwrite=True)
@@ -84,8 +92,11 @@ def _against_recorded(ran: Replay, engine: str, profile: str) -> Verdict | None:
         return None
     verdict = compare(expected, ran.outputs, names=[o.name for o in expected])
     verdict.poisoned = unrecorded(ran.recorded)
-    if verdict.first is not None:
-        verdict.first = explain(verdict.first, ran.recorded, None, ran.program.document, ran.outputs, engine=engine, profile=profile)
+    if verdict.first is not None and ran.document is not None:
+        try:
+            verdict.first = explain(verdict.first, ran.recorded, None, ran.document, ran.outputs, engine=engine, profile=profile)
+        except (KernelFault, UnsupportedError) as error:
+            note(f"note: the difference is not explained: on cpu, {error}")
     return verdict
 
 
@@ -93,12 +104,10 @@ def with_outputs(ran: Replay) -> capture.Launch:
     """The recorded launch with the state after it replaced by what a replay left, and the module by the one that ran."""
     data = {o.name: o.data for o in ran.outputs}
     recorded = ran.recorded
-    module = ran.program.document.data
     return replace(
         recorded,
         allocations=[replace(a, after=data[f"allocation {a.index}"]) for a in recorded.allocations],
         surfaces=[replace(s, after=data[f"surface at argument {s.arg_offset}"]) for s in recorded.surfaces],
         variables=[replace(v, after=data[f"variable {v.name!r}"]) for v in recorded.variables],
-        module=module,
-        module_hash=None,
+        **({} if ran.document is None else {"module": ran.document.data, "module_hash": None}),
     )

@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 
 from ptxgraft import capture
-from ptxgraft.cli.console import CapturePath, EngineName, JsonFlag, LaunchName, ProfileName, pick_launch, show, working
+from ptxgraft.cli.console import (
+    AssemblerName,
+    CapturePath,
+    EngineName,
+    ExecutorName,
+    JsonFlag,
+    LaunchName,
+    ProfileName,
+    Timeout,
+    pick_launch,
+    show,
+    working,
+)
 from ptxgraft.cli.diff import Tolerance, Values
 from ptxgraft.cli.modules import about
 from ptxgraft.report import plain, verdict_view
@@ -28,7 +40,11 @@ def verify(
     launch: LaunchName = None,
     original: OriginalFile = None,
     against: Annotated[
-        str, typer.Option("--against", help="Compare with the original run here (original) or with the capture's state (recorded).")
+        str,
+        typer.Option(
+            "--against",
+            help="Compare with the original run on the same executor (original) or on that one (cpu, cuda), or with the capture's state (recorded).",
+        ),
     ] = "original",
     tolerance: Tolerance = None,
     values: Values = "f32",
@@ -38,23 +54,26 @@ def verify(
             help="Fill outputs that the original never reads with a pattern before both runs, so that a byte left unwritten shows."
         ),
     ] = True,
+    on: ExecutorName = "cpu",
+    timeout: Timeout = None,
+    assembler: AssemblerName = "driver",
     engine: EngineName = "warp",
     profile: ProfileName = "sm_90",
     json: JsonFlag = False,
 ) -> None:
     """Run the original and the graft on a recorded launch and compare every byte that they leave. The first difference is explained: element, block,
-    warp, lane, the store's PTX line, and the phase it descends from.
+    warp, lane, the store's PTX line, and the phase it descends from; of a GPU's difference, a run on the CPU tells.
 
     Exit code 0 same, 1 differs, 2 not comparable.
 
     Example: ptxgraft verify demo-out/frame.ptxcap --launch enc4 --graft demo-out/enc4-inline.ptx
     """
-    options = Options(engine, profile, tolerance, values, against, poison=poison)
+    options = Options(engine, profile, tolerance, values, against, poison=poison, on=on, timeout=timeout, assembler=assembler)
     recorded = pick_launch(capture.open_capture(cap), launch)
     modules = Document.read(graft), Document.read(original) if original is not None else None
     with about(cap), working(f"verifying {recorded.label}"):
         verdict = verify_launch(recorded, *modules, options)
     judged = {"capture": cap, "launch": recorded.seq, "kernel": recorded.kernel, "graft": graft, "original": original, "against": against}
-    show(verdict_view(verdict), {**judged, "engine": engine, "profile": profile, **plain(verdict)}, json)
+    show(verdict_view(verdict), {**judged, "on": on, "engine": engine, "profile": profile, **plain(verdict)}, json)
     if verdict.exit_code:
         raise typer.Exit(verdict.exit_code)

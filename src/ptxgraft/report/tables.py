@@ -102,6 +102,7 @@ def verdict_view(verdict: Verdict) -> RenderableType:
     """A verdict: one line, its warnings, and a listing of the outputs when there are several."""
     parts: list[RenderableType] = [Text(str(verdict), style=VERDICT_STYLES.get(verdict.verdict, "yellow"))]
     parts += [Text(f"warning: {w}", style="yellow") for w in verdict.warnings]
+    parts += [Text(f"note: {n}") for n in verdict.notes]
     if len(verdict.outputs) > 1:
         outputs = Listing("output", ">bytes compared", ">differing", "")
         for o in verdict.outputs:

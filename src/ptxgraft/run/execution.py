@@ -71,7 +71,7 @@ def execute(
         if w.kind == "surface" and w.address_or_handle not in launch.surfaces:
             raise UsageError(f"{w.address_or_handle:#x} is no surface of this launch")
     if on == "cuda":
-        _check_cpu_only(step_budget=step_budget, watch=watch, threads=threads, blocks=blocks)
+        check_cpu_only(step_budget=step_budget, watch=watch, threads=threads, blocks=blocks)
         from ptxgraft.run import cuda
 
         return cuda.run(launch, image, cuda.DEFAULT_TIMEOUT if timeout is None else timeout)
@@ -85,7 +85,7 @@ def execute(
         launch.store_surfaces()
 
 
-def _check_cpu_only(**given: object) -> None:
+def check_cpu_only(**given: object) -> None:
     """Raise ``UnsupportedError`` for an option that only the CPU's engines have."""
     for name, value in given.items():
         if value is not None:

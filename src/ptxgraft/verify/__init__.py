@@ -13,13 +13,13 @@ from ptxgraft.verify.explain import explain, writer_of
 from ptxgraft.verify.model import Bisection, Difference, OutputResult, Verdict, Writer
 from ptxgraft.verify.oracle import Oracle, Readings, consult, make_oracle
 from ptxgraft.verify.poison import poisoned
-from ptxgraft.verify.replay import Output, Replay, document_of, outputs_of, recorded_outputs, replay, unrecorded
-from ptxgraft.verify.verifying import Job, Options, run_job, verify, verify_jobs
+from ptxgraft.verify.replay import ASSEMBLERS, Output, Replay, document_of, outputs_of, recorded_outputs, replay, unrecorded
+from ptxgraft.verify.verifying import AGAINST, Job, Options, assumed, run_job, verify, verify_jobs
 from ptxgraft.verify.weights import Sample, WeightProof, prove_weights
 
 __all__ = [
-    "VALUES", "Bisection", "Difference", "Job", "Options", "Oracle", "Output", "OutputResult", "Readings", "Replay", "Sample", "Verdict", "WeightProof",
-    "Writer", "bisect", "compare", "consult", "describe", "document_of", "explain", "make_oracle", "outputs_of", "poisoned", "prove_weights",
+    "AGAINST", "ASSEMBLERS", "VALUES", "Bisection", "Difference", "Job", "Options", "Oracle", "Output", "OutputResult", "Readings", "Replay", "Sample", "Verdict", "WeightProof",
+    "Writer", "assumed", "bisect", "compare", "consult", "describe", "document_of", "explain", "make_oracle", "outputs_of", "poisoned", "prove_weights",
     "recorded_outputs", "replay", "run_job", "unrecorded", "verify", "verify_jobs", "writer_of",
 ]  # fmt: skip
 

@@ -52,7 +52,7 @@ def compare(
     if sizes:
         return Verdict(NOT_COMPARABLE, 0, 0, why="; ".join(sizes), **how)
     results: list[OutputResult] = []
-    warnings: list[str] = []
+    warnings: dict[str, str] = {}
     first: Difference | None = None
     for name, a in mine.items():
         b = theirs[name]
@@ -66,7 +66,8 @@ def compare(
             "nothing to compare: the launch has no output with bytes in it", hint="a launch without buffers or surfaces cannot be verified"
         )
     differing = sum(r.bytes_differing for r in results)
-    return Verdict(DIFFERS if differing else SAME, compared, differing, first, results, warnings=warnings, **how)
+    how |= {"warnings": list(warnings.values()), "drowned": list(warnings)}
+    return Verdict(DIFFERS if differing else SAME, compared, differing, first, results, **how)
 
 
 def _check(expected: Sequence[Output], found: Sequence[Output], tolerance: float | None, values: str, names: Sequence[str]) -> None:
@@ -117,7 +118,7 @@ def _numbers(output: Output, dtype: str) -> NDArray:
     return output.data[: output.data.size // kind.itemsize * kind.itemsize].view(kind)
 
 
-def _beyond(a: Output, b: Output, tolerance: float, dtype: str, warnings: list[str]) -> NDArray[np.int64]:
+def _beyond(a: Output, b: Output, tolerance: float, dtype: str, warnings: dict[str, str]) -> NDArray[np.int64]:
     """Byte offsets of the values that are further apart than ``tolerance``; a NaN equals only the same NaN."""
     size = _element_bytes(a, np.dtype(dtype).itemsize)
     x, y = (_numbers(side, dtype).astype(np.float64) for side in (a, b))
@@ -126,7 +127,7 @@ def _beyond(a: Output, b: Output, tolerance: float, dtype: str, warnings: list[s
     finite = x[np.isfinite(x)]
     signal = float(np.abs(finite).max()) if finite.size else 0.0
     if x.size and tolerance >= signal:
-        warnings.append(
+        warnings[a.name] = (
             f"{a.name}: the tolerance {tolerance:g} is not below the largest expected value {signal:g}; the comparison says nothing"
         )
     with np.errstate(invalid="ignore"):

@@ -19,13 +19,14 @@ from ptxgraft.verify.replay import Output, replay
 def writer_of(
     recorded: capture.Launch, document: Document, output: Output, offset: int, *, engine: str = "warp", profile: str = "sm_90"
 ) -> Writer | None:
-    """The last store that touched byte ``offset`` of an output, or None when none did."""
+    """The last store that touched byte ``offset`` of an output, or None when none did. Runs on the CPU: no GPU tells who stored."""
     kind = "surface" if output.kind == "surface" else "memory"
     again = replay(recorded, document, engine=engine, profile=profile, watch=[Watch(kind, output.key, offset, 1)])
     if not again.result.stores:
         return None
     store = again.result.stores[-1]
     program = again.program
+    assert program is not None, "what runs on the CPU has a program"
     flow = Flow(program)
     phases = descends_from(flow, layer_spec(flow, recorded.block), store.index)
     statement = " ".join(program.source(store.index).split()).rstrip("; ")

@@ -91,8 +91,9 @@ class OutputResult:
 class Verdict:
     """``verdict`` is ``same``, ``differs`` or ``not comparable`` (``why`` says the reason).
 
-    ``tolerance`` is None for the exact comparison of bytes; else ``values`` says what buffers were read as. ``poisoned`` names the outputs that held
-    a poison pattern before both runs, so that a byte which only one of them writes shows.
+    ``tolerance`` is None for the exact comparison of bytes; else ``values`` says what buffers were read as, and ``drowned`` names the outputs none of whose
+    expected values is larger than the tolerance: any small values would pass there. ``poisoned`` names the outputs that held a poison pattern before both
+    runs, so that a byte which only one of them writes shows. ``notes`` say where the two sides ran, when that was not one place.
     """
 
     verdict: str
@@ -105,6 +106,8 @@ class Verdict:
     values: str = ""
     warnings: list[str] = field(default_factory=list)
     poisoned: list[str] = field(default_factory=list)
+    drowned: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -115,6 +118,8 @@ class Verdict:
         if self.verdict == NOT_COMPARABLE:
             return f"not comparable: {self.why}"
         how = "" if self.tolerance is None else f" within a tolerance of {self.tolerance:g} (buffers read as {self.values})"
+        if self.drowned:
+            how += f", which is not below any expected value of {', '.join(self.drowned)} and so says nothing there"
         if self.verdict == SAME:
             return f"same{how}: {self.bytes_compared:,} bytes compared, {self.bytes_differing:,} differing"
         return f"differs{how}: {self.bytes_differing:,} of {self.bytes_compared:,} bytes; first: {self.first}"

@@ -59,7 +59,16 @@ class Readings:
     buffer: NDArray[np.uint8]
 
 
-def consult(oracle: Oracle, recorded: capture.Launch, *, engine: str = "warp", profile: str = "sm_90") -> Readings:
+def consult(
+    oracle: Oracle,
+    recorded: capture.Launch,
+    *,
+    engine: str = "warp",
+    profile: str = "sm_90",
+    on: str = "cpu",
+    timeout: float | None = None,
+    assembler: str = "driver",
+) -> Readings:
     """Run the oracle on a recorded launch and read all its probes. A stage that no lane came to reads as stored nowhere."""
     first = oracle.probes[0]
     grid, block = recorded.grid, recorded.block
@@ -69,7 +78,8 @@ def consult(oracle: Oracle, recorded: capture.Launch, *, engine: str = "warp", p
     buffer = capture.Allocation(number, address, size, np.full(size, FILL, dtype=np.uint8))
     args = first.argument_bytes(recorded.args, address, first.slots_needed(grid, block))
     extended = replace(recorded, args=args, allocations=[*recorded.allocations, buffer])
-    ran = replay(extended, oracle.document, entry=oracle.entry, engine=engine, profile=profile)
+    where = {"engine": engine, "profile": profile, "on": on, "timeout": timeout, "assembler": assembler}
+    ran = replay(extended, oracle.document, entry=oracle.entry, **where)
     name = f"allocation {number}"
     data = next(o.data for o in ran.outputs if o.name == name)
     stored = {str(p.where): touched(p, data, grid, block) for p in oracle.probes}

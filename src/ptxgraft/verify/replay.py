@@ -1,4 +1,4 @@
-"""Running a recorded launch again, with its own or another module.
+"""Running a recorded launch again, with its own or another module, on the CPU or a GPU.
 
 Invariant: a replay starts from what the capture holds and leaves the capture as it was; what the launch may have changed is all in ``outputs``.
 """
@@ -13,10 +13,14 @@ from numpy.typing import NDArray
 
 from ptxgraft import capture
 from ptxgraft.errors import SourceError
+from ptxgraft.graft import assemble
 from ptxgraft.isa import Program, bind
-from ptxgraft.run import Launch, RunResult, Watch, execute, launch_from_capture
+from ptxgraft.run import EXECUTORS, Launch, RunResult, Watch, cuda, execute, launch_from_capture
+from ptxgraft.run.execution import check_choice, check_cpu_only
+from ptxgraft.run.launch import check_arguments
 from ptxgraft.text import Document
 
+ASSEMBLERS = ("driver", "ptxas")
 GIVE_MODULE = "give the PTX file (replay: --ptx; verify, bisect: --original)"
 
 
@@ -24,7 +28,7 @@ GIVE_MODULE = "give the PTX file (replay: --ptx; verify, bisect: --original)"
 class Output:
     """One thing that a launch may write. ``kind`` is ``memory``, ``surface`` or ``variable``; ``key`` the base address or the handle; ``data`` uint8[n].
 
-    ``image`` is (width, height, channels, CUarray_format code) of a surface.
+    ``image`` is (width, rows, channels, CUarray_format code) of a surface; the slices of a deep one lie one below the other.
     """
 
     name: str
@@ -36,13 +40,16 @@ class Output:
 
 @dataclass(slots=True, eq=False)
 class Replay:
-    """A recorded launch run once."""
+    """A recorded launch run once. ``document`` and ``program`` are None where a capture's machine code ran that has no PTX, ``launch`` where a GPU ran it.
+    ``notes`` are things that had to be assumed, and, of a GPU, where it ran and what of the memory was moved."""
 
     recorded: capture.Launch
-    program: Program
-    launch: Launch
+    document: Document | None
+    program: Program | None
+    launch: Launch | None
     result: RunResult
     outputs: list[Output]
+    notes: list[str]
 
 
 def document_of(recorded: capture.Launch) -> Document:
@@ -63,17 +70,78 @@ def replay(
     entry: str | None = None,
     engine: str = "warp",
     profile: str = "sm_90",
+    on: str = "cpu",
+    timeout: float | None = None,
+    assembler: str = "driver",
     watch: Sequence[Watch] | None = None,
     blocks: Sequence[int] | None = None,
     step_budget: int | None = None,
     threads: int | None = None,
 ) -> Replay:
-    """Run ``recorded`` with ``document`` (None: the module in the capture), entry ``entry`` (None: the recorded kernel's name)."""
+    """Run ``recorded`` with ``document`` (None: the module in the capture), entry ``entry`` (None: the recorded kernel's name).
+
+    ``on``: ``cpu``, by ``engine`` with the bits of ``profile``, or ``cuda``, a GPU: there ``timeout`` is the seconds that the kernel may run, ``assembler`` what
+    makes machine code of PTX (``driver`` or ``ptxas``), and a capture's own machine code runs where the capture holds it. The other options are for ``cpu``.
+    """
+    check_choice("executor", on, EXECUTORS)
+    check_choice("assembler", assembler, ASSEMBLERS)
+    name = entry or recorded.kernel
+    if on == "cuda":
+        check_cpu_only(watch=watch, blocks=blocks, step_budget=step_budget, threads=threads)
+        return _on_gpu(recorded, document, name, timeout, assembler)
     document = document or document_of(recorded)
-    program = bind(document, entry or recorded.kernel)
+    program = bind(document, name)
     launch = launch_from_capture(program, recorded)
     result = execute(launch, engine=engine, profile=profile, watch=watch, blocks=blocks, step_budget=step_budget, threads=threads)
-    return Replay(recorded, program, launch, result, outputs_of(recorded, launch))
+    return Replay(recorded, document, program, launch, result, outputs_of(recorded, launch), launch.notes)
+
+
+def _on_gpu(recorded: capture.Launch, document: Document | None, name: str, timeout: float | None, assembler: str) -> Replay:
+    work, code, document, program, notes = gpu_work(recorded, document, name, assembler)
+    left, result = cuda.run_work(work, code, cuda.DEFAULT_TIMEOUT if timeout is None else timeout)
+    return Replay(recorded, document, program, None, result, outputs_left(recorded, left), [*notes, *result.notes])
+
+
+def gpu_work(
+    recorded: capture.Launch, document: Document | None, name: str, assembler: str = "driver"
+) -> tuple[cuda.Work, cuda.Code, Document | None, Program | None, list[str]]:
+    """What a GPU needs to replay a launch, the PTX behind it as far as there is any, and notes."""
+    held = recorded.binary if document is None else None
+    image = None if held is None else held.tobytes()
+    if document is None and (image is None or recorded.module is not None):
+        document = document_of(recorded)
+    notes: list[str] = []
+    program = None
+    if document is not None:
+        program = bind(document, name)
+        check_arguments(program, recorded.args)
+    else:
+        notes.append("the capture holds no PTX: its own machine code runs")
+    work = cuda.work_from_capture(recorded, program, notes)
+    if image is None:
+        assert document is not None
+        image = document.data if assembler == "driver" else assembled(document)
+    return work, cuda.Code(image, name), document, program, notes
+
+
+def assembled(document: Document) -> bytes:
+    """A module as ptxas makes it for the GPU of this machine. Raises ``SourceError`` with its log when it refuses the module."""
+    sm = cuda.card().sm
+    special = next((t for t in document.target if t in (f"{sm}a", f"{sm}f")), sm)
+    made = assemble(document, special)
+    if made.cubin is None or made.relocatable:
+        why = "it leaves functions to a linker" if made.ok else made.log.strip()
+        raise SourceError(f"{document.name}: ptxas made nothing to load of it: {why}")
+    return made.cubin
+
+
+def outputs_left(recorded: capture.Launch, left: cuda.Left) -> list[Output]:
+    """What a GPU left, as ``outputs_of`` orders it. A module variable that the module on the GPU does not have is as it was."""
+    found = [Output(f"allocation {a.index}", "memory", a.base, data) for a, data in zip(recorded.allocations, left.spans, strict=True)]
+    found += [_surface_output(i, left.surfaces[i.handle]) for i in recorded.surfaces]
+    for v in recorded.variables:
+        found.append(Output(f"variable {v.name!r}", "variable", 0, left.variables.get(v.name, np.asarray(v.before))))
+    return found
 
 
 def outputs_of(recorded: capture.Launch, launch: Launch) -> list[Output]:
@@ -81,14 +149,17 @@ def outputs_of(recorded: capture.Launch, launch: Launch) -> list[Output]:
     found = [
         Output(f"allocation {a.index}", "memory", a.base, ran.data) for a, ran in zip(recorded.allocations, launch.allocations, strict=True)
     ]
-    for image in recorded.surfaces:
-        array = np.ascontiguousarray(launch.surfaces[image.handle].array)
-        shape = (image.width, image.height, image.channels, image.format)
-        found.append(Output(f"surface at argument {image.arg_offset}", "surface", image.handle, array.reshape(-1).view(np.uint8), shape))
+    found += [_surface_output(image, launch.surfaces[image.handle].array) for image in recorded.surfaces]
     for variable in recorded.variables:
         ran = launch.variables[variable.name]
         found.append(Output(f"variable {variable.name!r}", "variable", ran.base, ran.data))
     return found
+
+
+def _surface_output(image: capture.Image, array: NDArray) -> Output:
+    shape = (image.width, image.height * image.depth, image.channels, image.format)
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return Output(f"surface at argument {image.arg_offset}", "surface", image.handle, data, shape)
 
 
 def recorded_outputs(recorded: capture.Launch) -> list[Output]:
@@ -99,7 +170,7 @@ def recorded_outputs(recorded: capture.Launch) -> list[Output]:
             found.append(Output(f"allocation {a.index}", "memory", a.base, np.asarray(a.after)))
     for image in recorded.surfaces:
         if image.after is not None:
-            shape = (image.width, image.height, image.channels, image.format)
+            shape = (image.width, image.height * image.depth, image.channels, image.format)
             found.append(Output(f"surface at argument {image.arg_offset}", "surface", image.handle, np.asarray(image.after), shape))
     for variable in recorded.variables:
         if variable.after is not None:

@@ -12,24 +12,28 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ptxgraft import capture
-from ptxgraft.errors import PtxgraftError, UsageError
+from ptxgraft.errors import KernelFault, PtxgraftError, UnsupportedError, UsageError
 from ptxgraft.graft import Cut
 from ptxgraft.isa import bind
+from ptxgraft.run import EXECUTORS
+from ptxgraft.run.execution import check_choice
 from ptxgraft.text import Document
 from ptxgraft.verify.compare import compare
 from ptxgraft.verify.explain import explain
 from ptxgraft.verify.model import NOT_COMPARABLE, Verdict
 from ptxgraft.verify.poison import poisoned
-from ptxgraft.verify.replay import document_of, recorded_outputs, replay, unrecorded
+from ptxgraft.verify.replay import Replay, document_of, recorded_outputs, replay, unrecorded
 
-AGAINST = ("original", "recorded")
+AGAINST = ("original", "recorded", *EXECUTORS)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """How to run and judge.
 
-    ``against`` is what the judged run is compared with: ``original`` (run now, here) or ``recorded`` (the capture's state after the launch).
+    ``on`` is the executor of the judged run. ``against`` is what that is compared with: ``original`` (the original, run on the same executor), ``cpu`` or
+    ``cuda`` (the original, run there), or ``recorded`` (the capture's state after the launch). On ``cpu``, ``engine`` runs with the bits of ``profile``; on
+    ``cuda``, ``timeout`` is the seconds that a kernel may run and ``assembler`` what makes machine code of PTX (``driver``, ``ptxas``).
     ``tolerance`` and ``values`` as in ``compare``; ``outputs`` restricts the comparison to outputs of these names. ``poison``: fill outputs that the
     original never reads before both runs; it goes with ``original`` only, what was recorded stands on the recorded contents.
     """
@@ -42,10 +46,25 @@ class Options:
     explain: bool = True
     poison: bool = True
     outputs: tuple[str, ...] = ()
+    on: str = "cpu"
+    timeout: float | None = None
+    assembler: str = "driver"
 
     def __post_init__(self) -> None:
+        check_choice("executor", self.on, EXECUTORS)
         if self.against not in AGAINST:
             raise UsageError(f"cannot compare against {self.against!r}", hint=f"one of {', '.join(AGAINST)}")
+
+    @property
+    def reference(self) -> str:
+        """The executor that the original runs on."""
+        return self.against if self.against in EXECUTORS else self.on
+
+    def run(self, recorded: capture.Launch, document: Document | None, on: str) -> Replay:
+        """One run on an executor."""
+        return replay(
+            recorded, document, engine=self.engine, profile=self.profile, on=on, timeout=self.timeout, assembler=self.assembler
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,35 +92,65 @@ def verify(
 
 
 def _against_original(recorded: capture.Launch, graft: Document, original: Document | None, options: Options) -> Verdict:
-    engine, profile = options.engine, options.profile
-    reference = original if original is not None else document_of(recorded)
-    launch, names = poisoned(recorded, bind(reference, recorded.kernel)) if options.poison else (recorded, [])
-    expected = replay(launch, reference, engine=engine, profile=profile)
-    judged = replay(launch, graft, engine=engine, profile=profile)
+    reference = original
+    if reference is None and (recorded.module is not None or recorded.binary is None):
+        reference = document_of(recorded)
+    launch, names = recorded, []
+    if options.poison and reference is not None:  # of machine code nobody knows what it reads
+        launch, names = poisoned(recorded, bind(reference, recorded.kernel))
+    own = original is None and options.reference == "cuda"  # machine code of the capture runs there, if it has any
+    expected = options.run(launch, None if own else reference, options.reference)
+    judged = options.run(launch, graft, options.on)
     verdict = compare(expected.outputs, judged.outputs, tolerance=options.tolerance, values=options.values, names=options.outputs)
-    if verdict.first is not None and options.explain:
-        verdict.first = explain(verdict.first, launch, reference, graft, judged.outputs, engine=engine, profile=profile)
+    _explain(verdict, launch, reference, graft, judged, options)
     verdict.poisoned = [*names, *(n for n in unrecorded(launch) if n not in names)]
-    verdict.warnings += [*_other_module(recorded, original), *judged.launch.notes]
+    verdict.warnings += [*_other_module(recorded, original), *assumed(judged)]
+    if "cuda" in (options.on, options.reference):
+        verdict.notes += [*_ran("original", expected), *_ran("graft", judged)]
     return verdict
 
 
 def _against_recorded(recorded: capture.Launch, graft: Document, original: Document | None, options: Options) -> Verdict:
-    engine, profile = options.engine, options.profile
     expected = recorded_outputs(recorded)
     if not expected:
         raise UsageError(
             f"nothing to compare: {recorded.label} has no state recorded after it", hint="compare against the original, run here"
         )
-    judged = replay(recorded, graft, engine=engine, profile=profile)
+    judged = options.run(recorded, graft, options.on)
     names = options.outputs or tuple(o.name for o in expected)
     verdict = compare(expected, judged.outputs, tolerance=options.tolerance, values=options.values, names=names)
-    if verdict.first is not None and options.explain:
-        reference = original if original is not None else document_of(recorded) if recorded.module is not None else None
-        verdict.first = explain(verdict.first, recorded, reference, graft, judged.outputs, engine=engine, profile=profile)
+    reference = original if original is not None else document_of(recorded) if recorded.module is not None else None
+    _explain(verdict, recorded, reference, graft, judged, options)
     verdict.poisoned = unrecorded(recorded)
-    verdict.warnings += [*_other_module(recorded, original), *judged.launch.notes]
+    verdict.warnings += [*_other_module(recorded, original), *assumed(judged)]
+    if options.on == "cuda":
+        verdict.notes += _ran("graft", judged)
     return verdict
+
+
+def _explain(
+    verdict: Verdict, launch: capture.Launch, reference: Document | None, graft: Document, judged: Replay, options: Options
+) -> None:
+    """Explain the first difference, if one is wanted. On a GPU's difference the CPU is asked who stores there; when it cannot run the kernel, it says why."""
+    if verdict.first is None or not options.explain:
+        return
+    try:
+        verdict.first = explain(verdict.first, launch, reference, graft, judged.outputs, engine=options.engine, profile=options.profile)
+    except (KernelFault, UnsupportedError) as error:
+        if options.on == "cpu":
+            raise
+        verdict.notes.append(f"the difference is not explained: on cpu, {error}")
+
+
+def _ran(who: str, ran: Replay) -> list[str]:
+    """Where a side ran, and what there is to know of that."""
+    head = f"{who}: {ran.result.executor}" if ran.result.executor == "cuda" else f"{who}: cpu, {ran.result.engine} ({ran.result.profile})"
+    return [f"{head}{': ' + n if n else ''}" for n in ran.result.notes or [""]]
+
+
+def assumed(ran: Replay) -> list[str]:
+    """What had to be assumed for a run."""
+    return [n for n in ran.notes if n not in ran.result.notes]
 
 
 def _other_module(recorded: capture.Launch, original: Document | None) -> list[str]:

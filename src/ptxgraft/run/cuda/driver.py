@@ -155,7 +155,14 @@ class Device:
         return self.call("cuModuleGetFunction", module, entry.encode(), note=f" (entry {entry!r})")
 
     def enqueue(
-        self, function: Any, grid: Iterable[int], block: Iterable[int], args: bytes, shared_bytes: int = 0, cooperative: bool = False
+        self,
+        function: Any,
+        grid: Iterable[int],
+        block: Iterable[int],
+        args: bytes,
+        shared_bytes: int = 0,
+        cooperative: bool = False,
+        cluster: tuple[int, int, int] | None = None,
     ) -> None:
         """Put a launch on the device's stream and return at once."""
         attributes = self.driver.CUfunction_attribute
@@ -169,13 +176,25 @@ class Device:
         config.gridDimX, config.gridDimY, config.gridDimZ = grid
         config.blockDimX, config.blockDimY, config.blockDimZ = block
         config.sharedMemBytes, config.hStream = shared_bytes, self.stream
+        wanted: list[tuple[str, str, Any]] = []
         if cooperative:
-            value = self.driver.CUlaunchAttributeValue()
-            value.cooperative = 1
-            attribute = self.driver.CUlaunchAttribute()
-            attribute.id, attribute.value = self.driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value
-            config.attrs, config.numAttrs = [attribute], 1
+            wanted.append(("CU_LAUNCH_ATTRIBUTE_COOPERATIVE", "cooperative", 1))
+        if cluster is not None:
+            wanted.append(("CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION", "clusterDim", dict(zip("xyz", cluster, strict=True))))
+        config.attrs, config.numAttrs = [self._attribute(*w) for w in wanted], len(wanted)
         self.call("cuLaunchKernelEx", config, function, 0, ctypes.addressof(extra))
+
+    def _attribute(self, identifier: str, name: str, content: Any) -> Any:
+        """A launch attribute; a ``dict`` fills a structure."""
+        value = self.driver.CUlaunchAttributeValue()
+        if isinstance(content, dict):
+            for field_, number in content.items():
+                setattr(getattr(value, name), field_, number)
+        else:
+            setattr(value, name, content)
+        attribute = self.driver.CUlaunchAttribute()
+        attribute.id, attribute.value = getattr(self.driver.CUlaunchAttributeID, identifier), value
+        return attribute
 
     def wait(self, entry: str) -> None:
         """Wait until the stream is empty. Raises ``KernelFault`` when the kernel did what no kernel may: then the context is lost."""

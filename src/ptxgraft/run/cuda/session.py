@@ -106,7 +106,7 @@ class Session:
             before()
         with Gate(device, gate) as gated, Clock(device) as clock:
             clock.start()
-            device.enqueue(function, work.grid, work.block, args, work.shared_bytes, work.cooperative)
+            device.enqueue(function, work.grid, work.block, args, work.shared_bytes, work.cooperative, work.cluster)
             clock.stop()
             gated.open()
             device.wait(code.entry)

@@ -51,7 +51,8 @@ class Code:
 
 @dataclass(slots=True)
 class Work:
-    """Everything of a launch but its code. ``handles_at``: argument offsets of handles, None where nobody knows. ``stack_bytes`` 0: the driver knows."""
+    """Everything of a launch but its code. ``handles_at``: argument offsets of handles, None where nobody knows. ``stack_bytes`` 0: the driver knows.
+    ``cluster`` None: what the module says."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -64,6 +65,7 @@ class Work:
     textures: dict[int, Texture] = field(default_factory=dict)
     surfaces: dict[int, Surface] = field(default_factory=dict)
     handles_at: tuple[int, ...] | None = None
+    cluster: tuple[int, int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -109,13 +111,14 @@ def work_from_capture(
         recorded.block,
         recorded.args,
         recorded.shared_bytes,
-        program is not None and asks_for_workspace(program),
+        recorded.cooperative or (program is not None and asks_for_workspace(program)),
         STACK_BYTES if calls else 0,
         [Span(a.base, a.data, a.name) for a in held.allocations],
         _variables(held.variables, program),
         held.textures,
         held.surfaces,
         tuple(i.arg_offset for i in recorded.images),
+        recorded.cluster,
     )
 
 

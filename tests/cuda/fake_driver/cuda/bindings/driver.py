@@ -67,7 +67,7 @@ CUmemorytype = _numbers("CUmemorytype", "NONE", "CU_MEMORYTYPE_HOST", "CU_MEMORY
 CUaddress_mode = _numbers("CUaddress_mode", *(f"CU_TR_ADDRESS_MODE_{m.upper()}" for m in ADDRESS_MODES))
 CUfilter_mode = _numbers("CUfilter_mode", "CU_TR_FILTER_MODE_POINT", "CU_TR_FILTER_MODE_LINEAR")
 CUresourcetype = _numbers("CUresourcetype", "CU_RESOURCE_TYPE_ARRAY")
-CUlaunchAttributeID = _numbers("CUlaunchAttributeID", "IGNORE", "ACCESS", "CU_LAUNCH_ATTRIBUTE_COOPERATIVE")
+CUlaunchAttributeID = _numbers("CUlaunchAttributeID", "IGNORE", "ACCESS", "CU_LAUNCH_ATTRIBUTE_COOPERATIVE", "SYNC", "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION")
 CUstreamWaitValue_flags = _numbers("CUstreamWaitValue_flags", "CU_STREAM_WAIT_VALUE_GEQ")
 
 
@@ -83,7 +83,11 @@ def CUDA_ARRAY3D_DESCRIPTOR():
     return SimpleNamespace()
 
 
-CUDA_TEXTURE_DESC = CUDA_MEMCPY3D = CUlaunchConfig = CUlaunchAttribute = CUlaunchAttributeValue = CUmemAccessDesc = CUDA_ARRAY3D_DESCRIPTOR
+CUDA_TEXTURE_DESC = CUDA_MEMCPY3D = CUlaunchConfig = CUlaunchAttribute = CUmemAccessDesc = CUDA_ARRAY3D_DESCRIPTOR
+
+
+def CUlaunchAttributeValue():
+    return SimpleNamespace(clusterDim=SimpleNamespace())
 
 
 def CUDA_RESOURCE_DESC():
