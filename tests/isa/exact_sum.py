@@ -6,7 +6,17 @@ from fractions import Fraction
 
 from ptxgraft.isa.numerics import MmaPlan
 
-FORMATS = {"f16": (5, 10), "bf16": (8, 7), "tf32": (8, 23), "f32": (8, 23), "e4m3": (4, 3), "e5m2": (5, 2)}
+FORMATS = {
+    "f16": (5, 10),
+    "bf16": (8, 7),
+    "tf32": (8, 23),
+    "f32": (8, 23),
+    "e4m3": (4, 3),
+    "e5m2": (5, 2),
+    "e3m2": (3, 2),
+    "e2m3": (2, 3),
+    "e2m1": (2, 1),
+}
 INF, NAN = "inf", "nan"
 
 
@@ -22,7 +32,7 @@ def decode(fmt: str, bits: int) -> tuple[str, int, int, Fraction]:
     if fmt == "e4m3":
         if bits & 0x7F == 0x7F:
             return NAN, sign, 0, Fraction(0)
-    elif biased == (1 << exponent_bits) - 1:
+    elif biased == (1 << exponent_bits) - 1 and fmt not in ("e3m2", "e2m3", "e2m1"):
         return (NAN if fraction else INF), sign, 0, Fraction(0)
     significand = Fraction(fraction, 1 << fraction_bits)
     return ("finite", sign, biased - bias, 1 + significand) if biased else ("finite", sign, 1 - bias, significand)
@@ -74,8 +84,16 @@ def round_to(rounding: str, value: Fraction) -> Fraction | str:
     return ("+inf" if value > 0 else "-inf") if beyond else result
 
 
-def fused_sum(plan: MmaPlan, step, a: list[int], b: list[int], running: Fraction | str) -> Fraction | str:
-    """T of one step; values are fractions, ``+inf``, ``-inf`` or ``nan``."""
+def factor(fmt: str, code: int) -> tuple[int, Fraction] | None:
+    """(exponent, significand) of the factor of a block; None for a NaN."""
+    if fmt == "ue8m0":
+        return None if code == 255 else (code - 127, Fraction(1))
+    kind, _, exponent, significand = decode("e4m3", code & 0x7F)
+    return None if kind == NAN else (exponent, significand)
+
+
+def fused_sum(plan: MmaPlan, step, a: list[int], b: list[int], running: Fraction | str, shift: int = 0) -> Fraction | str:
+    """T of one step; values are fractions, ``+inf``, ``-inf`` or ``nan``. ``shift`` is the exponent of the factors of all products."""
     emin = -14 if plan.d == "f16" else -126
     infinities: set[str] = set()
     terms: list[tuple[Fraction, int]] = []
@@ -90,7 +108,7 @@ def fused_sum(plan: MmaPlan, step, a: list[int], b: list[int], running: Fraction
             continue
         if x[3] and y[3]:
             powers = [floored(v[3] * Fraction(2) ** v[2], floor) for v, floor in zip((x, y), plan.exponent_floor, strict=True)]
-            terms.append((x[1] * y[1] * powers[0][1] * powers[1][1], powers[0][0] + powers[1][0]))
+            terms.append((x[1] * y[1] * powers[0][1] * powers[1][1], powers[0][0] + powers[1][0] + shift))
     if running == NAN:
         return NAN
     if isinstance(running, str):
@@ -114,19 +132,73 @@ def value_of(fmt: str, bits: int) -> Fraction | str:
     return NAN if kind == NAN else ("+inf" if sign > 0 else "-inf")
 
 
-def element(plan: MmaPlan, a: list[int], b: list[int], c: int) -> int:
-    """The bits of one element of D from a row of A, a column of B and an element of C (bits)."""
-    addend = value_of(plan.c, c)
-    running: Fraction | str = addend if plan.c_inside else Fraction(0)
+def added(x: Fraction | str, y: Fraction | str) -> Fraction | str:
+    if NAN in (x, y) or (isinstance(x, str) and isinstance(y, str) and x != y):
+        return NAN
+    if isinstance(x, str) or isinstance(y, str):
+        return x if isinstance(x, str) else y
+    return x + y
+
+
+def times(x: Fraction | str, y: Fraction | str) -> Fraction | str:
+    if NAN in (x, y) or (0 in (x, y) and (isinstance(x, str) or isinstance(y, str))):
+        return NAN
+    if isinstance(x, str) or isinstance(y, str):
+        negative = [v == "-inf" if isinstance(v, str) else v < 0 for v in (x, y)]
+        return "-inf" if negative[0] != negative[1] else "+inf"
+    return x * y
+
+
+def exact(plan: MmaPlan, a: list[int], b: list[int], addend: Fraction | str, factors: list[Fraction]) -> int:
+    """The sum of everything, rounded once to nearest; a negative sum that vanishes is -0."""
+    total = addend
+    for k in range(plan.depth):
+        product = times(value_of(plan.a, a[k]), value_of(plan.b, b[k]))
+        total = added(total, times(product, factors[k // plan.block]) if factors else product)
+    result = total if isinstance(total, str) else round_to(plan.rounding, total)
+    bits = encode(plan.d, result)
+    return bits if result != 0 or isinstance(total, str) or total >= 0 else encode(plan.d, "-inf") & ~encode(plan.d, "+inf")
+
+
+def blocks(plan: MmaPlan, a: list[int], b: list[int], addend: Fraction | str, pairs: list) -> Fraction | str:
+    """One T over the exact sums of groups; elements of these formats are all finite."""
+    if isinstance(addend, str):
+        return addend
+    terms = []
     for step in plan.steps:
-        running = fused_sum(plan, step, a, b, running)
+        total = sum((times(value_of(plan.a, a[k]), value_of(plan.b, b[k])) for k in step.ks), Fraction(0))
+        (x, xs), (y, ys) = pairs[step.ks[0] // plan.block]
+        if total * xs * ys:
+            terms.append((total * xs * ys, x + y))
+    if addend:
+        exponent, significand = floored(abs(addend), -126)
+        terms.append((significand if addend > 0 else -significand, exponent))
+    if not terms:
+        return Fraction(0)
+    top, bits = max(e for _, e in terms), plan.steps[0].fraction_bits
+    total = sum(toward_zero(s * Fraction(2) ** (bits + e - top)) for s, e in terms)
+    return round_to(plan.rounding, total * Fraction(2) ** (top - bits))
+
+
+def element(plan: MmaPlan, a: list[int], b: list[int], c: int, scales: tuple[list[int], list[int]] | None = None) -> int:
+    """The bits of one element of D from a row of A, a column of B and an element of C (bits), and the codes of the row's and the column's factors."""
+    addend = value_of(plan.c, c)
+    pairs = [(factor(plan.scale, x), factor(plan.scale, y)) for x, y in zip(*scales, strict=True)] if scales else []
+    if any(None in pair for pair in pairs):
+        return encode(plan.d, NAN)
+    if plan.kind == "exact":
+        factors = [x[1] * y[1] * Fraction(2) ** (x[0] + y[0]) for x, y in pairs if x and y]
+        return exact(plan, a, b, addend, factors)
+    if plan.kind == "blocks":
+        return encode(plan.d, blocks(plan, a, b, addend, pairs))
+    running: Fraction | str = addend if plan.c_inside else Fraction(0)
+    shift = sum(v[0] for v in pairs[0] if v) if pairs else 0  # one block: ue8m0 alone
+    for step in plan.steps:
+        running = fused_sum(plan, step, a, b, running, shift)
     if not plan.c_inside:
-        if NAN in (running, addend) or (isinstance(running, str) and isinstance(addend, str) and running != addend):
-            running = NAN
-        elif isinstance(addend, str):
-            running = addend
-        elif not isinstance(running, str):
-            running = round_to(plan.d + ".rn", running + addend)
+        running = added(running, addend)
+        if not isinstance(running, str):
+            running = round_to(plan.d + ".rn", running)
     return encode(plan.d, running)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from exact_sum import FORMATS, element
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ptxgraft.errors import UnsupportedError
-from ptxgraft.isa.fragments import DENSE_SHAPES, SPARSE_SHAPES, Sparsity
+from ptxgraft.isa.fragments import DENSE_SHAPES, SCALE_LANES, SPARSE_SHAPES, FragmentLayout, Sparsity
 from ptxgraft.isa.numerics import PROFILES, MmaPlan, mma_plan
 from ptxgraft.lower.numpy_mma import layouts, mma, pack, unpack
 
@@ -32,23 +34,56 @@ def every_plan(sparse: bool = False) -> dict[str, MmaPlan]:
     return plans
 
 
+KINDS = {"": ("f8f6f4",), "ue8m0": ("mxf8f6f4", "mxf4", "mxf4nvf4"), "ue4m3": ("mxf4nvf4",)}
+"""Kinds by the type of their factors."""
+
+
+def every_kind_plan() -> dict[str, MmaPlan]:
+    """Every plan of the instructions with a kind, dense and sparse."""
+    plans: dict[str, MmaPlan] = {}
+    elements = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+    for profile, sparse, a, b, d in product(PROFILES, (False, True), elements, elements, ("f32", "f16")):
+        for shape, scale, block in product((SPARSE_SHAPES if sparse else DENSE_SHAPES)[a], KINDS, (0, 16, 32)):
+            for kind in KINDS[scale]:
+                try:
+                    plan = mma_plan(shape, d, a, b, d, profile, sparse=sparse, kind=kind, scale=scale, block=block if scale else 0)
+                except UnsupportedError:
+                    continue
+                plans[plan.name] = plan
+    return plans
+
+
 PLANS = every_plan()
-FLOAT_PLANS = {name: plan for name, plan in PLANS.items() if plan.kind == "float"}
+FLOAT_PLANS = {name: plan for name, plan in PLANS.items() if plan.kind in ("float", "exact")}
 SPARSE_PLANS = every_plan(sparse=True)
-SPARSE_FLOAT_PLANS = {name: plan for name, plan in SPARSE_PLANS.items() if plan.kind == "float"}
+SPARSE_FLOAT_PLANS = {name: plan for name, plan in SPARSE_PLANS.items() if plan.kind in ("float", "exact")}
+KIND_PLANS = every_kind_plan()
 
 
 def test_plans_are_many_and_named_apart() -> None:
     assert len(PLANS) == len(set(PLANS.values()))
     assert {plan.profile for plan in PLANS.values()} == set(PROFILES)
     assert {plan.source for plan in PLANS.values() if plan.profile == "sm_90"} == {"confirmed"}
-    assert {plan.source for plan in PLANS.values() if plan.profile != "sm_90"} == {"literature"}
+    assert {plan.source for plan in PLANS.values() if plan.profile == "manual"} == {"defined"}
+    assert {plan.source for plan in PLANS.values() if plan.profile not in ("sm_90", "manual")} == {"literature"}
+
+
+def test_kinds_are_those_of_one_generation() -> None:
+    assert {plan.profile for plan in KIND_PLANS.values()} == {"manual", "sm_120"}
+    # 25 pairs of types, each with f32 and f16 sums and with factors; four ways of factors for four bits; all that dense and sparse, on two profiles.
+    assert len(KIND_PLANS) == 2 * 2 * (3 * 25 + 4 - 0)
+    for plan in KIND_PLANS.values():
+        beyond = plan.sparse or {plan.a, plan.b} & {"e3m2", "e2m3"}
+        assert plan.source == ("defined" if plan.profile == "manual" else "assumed" if beyond else "literature"), plan.name
 
 
 def test_sparse_sums_are_confirmed_where_they_were_measured() -> None:
     assert not PLANS.keys() & SPARSE_PLANS.keys()
-    assert {p.profile for p in SPARSE_PLANS.values()} == {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}
+    assert {p.profile for p in SPARSE_PLANS.values()} == {"manual", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}
     for plan in SPARSE_PLANS.values():
+        if plan.profile == "manual":
+            assert plan.source == "defined"
+            continue
         elsewhere = "assumed" if plan.kind == "float" else "literature"
         assert plan.source == ("confirmed" if plan.profile == "sm_90" else elsewhere), plan.name
 
@@ -75,6 +110,8 @@ def test_each_k_is_summed_once(plan: MmaPlan) -> None:
         ("sm_90", "m16n8k32 f32 e4m3 e4m3 f32", [(16, 25), (16, 25)], False, "f32.rz"),
         ("sm_100", "m16n8k32 f16 e5m2 e4m3 f16", [(16, 25), (16, 25)], False, "f16.rn"),
         ("sm_120", "m16n8k32 f32 e4m3 e4m3 f32", [(32, 25)], True, "f32.rz"),
+        ("manual", "m16n8k16 f32 f16 f16 f32", [(16, 0)], True, "f32.rn"),
+        ("manual", "m16n8k32 f16 e4m3 e5m2 f16", [(32, 0)], True, "f16.rn"),
     ],
 )
 def test_known_plans(profile: str, words: str, steps: list[tuple[int, int]], inside: bool, rounding: str) -> None:
@@ -95,15 +132,22 @@ def test_hopper_fp8_goes_by_byte_pairs() -> None:
         ("m16n8k16 f32 f16 f16 f32", "sm_30", {}, r"'sm_30' is not known for mma\.sync.*sm_120"),
         ("m16n8k16 f32 f16 f16 f16", "sm_90", {}, "no profile has it"),
         ("m8n8k4 f16 f16 f16 f32", "sm_70", {}, "no profile has it"),
-        ("m8n8k4 f32 f16 f16 f32", "sm_80", {}, "known on: sm_70, sm_75, sm_90"),
-        ("m16n8k16 f64 f64 f64 f64", "sm_80", {}, "known on: sm_90"),
+        ("m8n8k4 f32 f16 f16 f32", "sm_80", {}, "known on: manual, sm_70, sm_75, sm_90"),
+        ("m16n8k16 f64 f64 f64 f64", "sm_80", {}, "known on: manual, sm_90"),
         ("m8n8k128 s32 b1 b1 s32", "sm_75", {"bit_op": "and"}, r"s32\.and\.popc on profile sm_75"),
         ("m16n8k16 f32 f16 f16 f32", "sm_90", {"satfinite": True}, r"satfinite\.f32"),
         ("m32n8k16 f32 f16 f16 f32", "sm_90", {}, "no profile has it"),
         ("m16n8k32 s32 s8 u4 s32", "sm_90", {}, "no profile has it"),
-        ("m16n8k16 f32 f16 f16 f32", "sm_75", {"sparse": True}, r"mma\.sp\.sync.*known on: sm_80, sm_86, sm_89, sm_90"),
+        ("m16n8k16 f32 f16 f16 f32", "sm_75", {"sparse": True}, r"mma\.sp\.sync.*known on: manual, sm_80, sm_86, sm_89, sm_90"),
         ("m16n8k64 f16 e4m3 e4m3 f16", "sm_90", {"sparse": True}, "no profile has it"),
         ("m16n8k8 f32 f16 f16 f32", "sm_90", {"sparse": True}, "no profile has it"),
+        (
+            "m16n8k32 f32 e4m3 e2m1 f32",
+            "sm_90",
+            {"kind": "f8f6f4"},
+            r"kind::f8f6f4\.f32\.e4m3\.e2m1\.f32 on profile sm_90 .*known on: manual, sm_120",
+        ),
+        ("m16n8k64 f32 e2m1 e2m1 f32", "sm_120", {"kind": "mxf4nvf4", "scale": "ue4m3", "block": 32}, "no profile has it"),
     ],
 )
 def test_unknown_bits_are_refused(words: str, profile: str, flags: dict, message: str) -> None:
@@ -142,6 +186,43 @@ def test_one_element_by_the_letter(data: st.DataObject) -> None:
     left[3, :, 0], right[:, 5, 0], addend[3, 5, 0] = a, b, c
     d = mma(plan, pack(la, left), pack(lb, right), pack(lc, addend))
     assert int(unpack(ld, d)[3, 5, 0]) == element(plan, a, b, c)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_one_element_of_a_product_with_a_kind_by_the_letter(data: st.DataObject) -> None:
+    plan = data.draw(st.sampled_from([p for p in KIND_PLANS.values() if not p.sparse]))
+    row, column, k = 11, 5, plan.depth
+    a = data.draw(st.lists(_elements(plan.a), min_size=k, max_size=k))
+    b = data.draw(st.lists(_elements(plan.b), min_size=k, max_size=k))
+    c = data.draw(_elements(plan.c))
+    la, lb, lc, ld = layouts(plan)
+    lift = [
+        2 if fmt == "e2m1" and layout.element_bits == 8 else 0 for fmt, layout in ((plan.a, la), (plan.b, lb))
+    ]  # in the middle of its byte
+    types = {4: np.uint8, 8: np.uint8, 16: np.uint16, 32: np.uint32}
+    left, right = np.zeros((*la.matrix, 1), types[la.element_bits]), np.zeros((*lb.matrix, 1), types[lb.element_bits])
+    addend = np.zeros((*lc.matrix, 1), types[lc.element_bits])
+    left[row, :, 0], right[:, column, 0], addend[row, column, 0] = np.array(a) << lift[0], np.array(b) << lift[1], c
+    codes, registers = None, []
+    if plan.scale:
+        code = st.one_of(st.integers(0, 255), st.integers(120, 134) if plan.scale == "ue8m0" else st.integers(0x30, 0x40))
+        count = k // plan.block
+        codes = tuple(data.draw(st.lists(code, min_size=count, max_size=count)) for _ in "ab")
+        for operand, index, found in zip("AB", (row, column), codes, strict=True):
+            registers.append(np.zeros((1, 32), np.uint32))
+            registers[-1][0, SCALE_LANES[operand][index]] = sum(byte << 8 * i for i, byte in enumerate(found))
+    d = mma(plan, _packed(la, left), _packed(lb, right), pack(lc, addend), None, registers)
+    assert int(unpack(ld, d)[row, column, 0]) == element(plan, a, b, c, codes)
+
+
+def _packed(layout: FragmentLayout, matrix: np.ndarray) -> list[np.ndarray]:
+    """As ``pack``, of elements of four bits too."""
+    if layout.element_bits != 4:
+        return pack(layout, matrix)
+    elements = matrix[layout.rows, layout.columns].astype(np.uint32)  # [register][element][lane][warp]
+    shifts = 4 * np.arange(8, dtype=np.uint32)[None, :, None, None]
+    return list(np.bitwise_or.reduce(elements << shifts, axis=1).transpose(0, 2, 1))
 
 
 @settings(max_examples=200, deadline=None)

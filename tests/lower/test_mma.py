@@ -44,7 +44,21 @@ def plans() -> dict[str, MmaPlan]:
     return {plan.name: plan for plan in found.values()}
 
 
-PLANS = plans()
+def kind_plans() -> dict[str, MmaPlan]:
+    """Plans with a kind: each element type as A and as B, each way of factors, dense and sparse, on both profiles that have them."""
+    found = []
+    for profile, sparse in product(("sm_120", "manual"), (False, True)):
+        wide, narrow = ("m16n8k64", "m16n8k128") if sparse else ("m16n8k32", "m16n8k64")
+        for number, (a, b) in enumerate((("e4m3", "e2m1"), ("e5m2", "e3m2"), ("e3m2", "e2m3"), ("e2m3", "e5m2"), ("e2m1", "e4m3"))):
+            d = ("f32", "f16")[number % 2]
+            found.append(mma_plan(wide, d, a, b, d, profile, sparse=sparse, kind="f8f6f4"))
+            found.append(mma_plan(wide, "f32", a, b, "f32", profile, sparse=sparse, kind="mxf8f6f4", scale="ue8m0", block=32))
+        for kind, scale, block in (("mxf4", "ue8m0", 32), ("mxf4nvf4", "ue8m0", 16), ("mxf4nvf4", "ue4m3", 16)):
+            found.append(mma_plan(narrow, "f32", "e2m1", "e2m1", "f32", profile, sparse=sparse, kind=kind, scale=scale, block=block))
+    return {plan.name: plan for plan in found}
+
+
+PLANS = plans() | kind_plans()
 FEW = [
     "sm_90.m16n8k32.row.col.f16.e4m3.e4m3.f16", "sm_89.m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_90.m16n8k16.row.col.f32.f16.f16.f32",
     "sm_90.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_90.m16n8k32.row.col.satfinite.s32.s8.s8.s32", "sm_90.m16n8k4.row.col.f64.f64.f64.f64",
@@ -77,14 +91,22 @@ class Primitive:
     def __init__(self, plan: MmaPlan, machine: jit.Host | None = None, passes: str = "sroa") -> None:
         self.engine = jit.load_objects([jit.compile_ir(mma_function(plan, "f"), 1, machine, passes)])
         self.call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self.engine.address("f"))
-        self.counts = [layout.registers for layout in (layouts(plan)[i] for i in (3, 0, 1, 2))] + [1] * plan.sparse
+        self.counts = [layout.registers for layout in (layouts(plan)[i] for i in (3, 0, 1, 2))] + [1] * (plan.sparse + 2 * bool(plan.scale))
         self.word = np.dtype(np.uint64 if plan.d == "f64" else np.uint32)
         size = sum(self.counts) * 32 * self.word.itemsize
         buffer = np.zeros(size + 64, np.uint8)
         start = -buffer.ctypes.data % 64
         self.file = buffer[start : start + size].view(self.word).reshape(-1, 32)
 
-    def run(self, a: list, b: list, c: list, metadata: np.ndarray | None = None, destinations: list[int] | None = None) -> list[np.ndarray]:
+    def run(
+        self,
+        a: list,
+        b: list,
+        c: list,
+        metadata: np.ndarray | None = None,
+        scales: list | None = None,
+        destinations: list[int] | None = None,
+    ) -> list[np.ndarray]:
         """D's registers [warps, 32]; ``destinations``: the register numbers (A's first is 0) that D overwrites."""
         count = self.counts[0]
         numbers = [count + i for i in destinations] if destinations is not None else list(range(count))
@@ -92,17 +114,20 @@ class Primitive:
         warps = len(a[0])
         results = np.zeros((count, warps, 32), self.word)
         for warp in range(warps):
-            self.file[count:] = [r[warp] for r in (*a, *b, *c, *([] if metadata is None else [metadata]))]
+            self.file[count:] = [r[warp] for r in (*a, *b, *c, *([] if metadata is None else [metadata]), *(scales or []))]
             self.call(self.file.ctypes.data, offsets.ctypes.data)
             results[:, warp] = self.file[numbers]
         return list(results)
 
 
 def operands(plan: MmaPlan, spread: int) -> list:
-    """The arguments of ``mma``: fragments, and any bits as metadata."""
+    """The arguments of ``mma``: fragments, any bits as metadata, and factors (near 1 where exponents are within some ``spread``)."""
     rng = np.random.default_rng(spread + len(plan.name))
     fragments: list = [elements(rng, fmt, layouts(plan)[i].registers, spread) for i, fmt in enumerate((plan.a, plan.b, plan.c))]
-    return [*fragments, rng.integers(0, 1 << 32, (WARPS, 32), dtype=np.uint32)] if plan.sparse else fragments
+    words = [rng.integers(0, 1 << 32, (WARPS, 32), dtype=np.uint32) for _ in range(3)]
+    if spread:
+        words[1:] = [(w & np.uint32(0x03030303)) + np.uint32(0x7E7E7E7E if plan.scale == "ue8m0" else 0x37373737) for w in words[1:]]
+    return [*fragments, words[0] if plan.sparse else None, words[1:] if plan.scale else []]
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
@@ -209,7 +234,7 @@ def test_what_has_no_primitive_is_refused() -> None:
 
 def test_leading_dimensions_are_kept() -> None:
     plan = PLANS[FEW[0]]
-    a, b, c = operands(plan, 4)
+    a, b, c, *_ = operands(plan, 4)
     flat = mma(plan, a, b, c)
     shaped = mma(plan, *([r.reshape(2, 3, 4, 32) for r in registers] for registers in (a, b, c)))
     for x, y in zip(flat, shaped, strict=True):

@@ -24,13 +24,16 @@ DENSE_SHAPES: dict[str, tuple[str, ...]] = {
     "f64": ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"),
     "e4m3": ("m16n8k16", "m16n8k32"),
     "e5m2": ("m16n8k16", "m16n8k32"),
+    "e3m2": ("m16n8k32",),
+    "e2m3": ("m16n8k32",),
+    "e2m1": ("m16n8k32", "m16n8k64"),
     "s8": ("m8n8k16", "m16n8k16", "m16n8k32"),
     "u8": ("m8n8k16", "m16n8k16", "m16n8k32"),
     "s4": ("m8n8k32", "m16n8k32", "m16n8k64"),
     "u4": ("m8n8k32", "m16n8k32", "m16n8k64"),
     "b1": ("m8n8k128", "m16n8k128", "m16n8k256"),
 }
-"""The shapes of the dense ``mma.sync`` instructions of sm_70 to sm_90 by the element type of A and B."""
+"""The shapes of the dense ``mma.sync`` instructions of sm_70 to sm_120 by the element type of A and B."""
 
 SPARSE_SHAPES: dict[str, tuple[str, ...]] = {
     "f16": ("m16n8k16", "m16n8k32"),
@@ -38,12 +41,15 @@ SPARSE_SHAPES: dict[str, tuple[str, ...]] = {
     "tf32": ("m16n8k8", "m16n8k16"),
     "e4m3": ("m16n8k64",),
     "e5m2": ("m16n8k64",),
+    "e3m2": ("m16n8k64",),
+    "e2m3": ("m16n8k64",),
+    "e2m1": ("m16n8k64", "m16n8k128"),
     "s8": ("m16n8k32", "m16n8k64"),
     "u8": ("m16n8k32", "m16n8k64"),
     "s4": ("m16n8k64", "m16n8k128"),
     "u4": ("m16n8k64", "m16n8k128"),
 }
-"""The shapes of the sparse ``mma.sp.sync`` instructions of sm_80 to sm_90 by the element type of A and B; k counts the elements left out too."""
+"""The shapes of the sparse ``mma.sp.sync`` instructions of sm_80 to sm_120 by the element type of A and B; k counts the elements left out too."""
 
 _SHAPE = re.compile(r"^m(\d+)n(\d+)k(\d+)$")
 
@@ -59,6 +65,18 @@ def shape_of(shape: str) -> tuple[int, int, int]:
 def is_quad_pair(shape: str, element_type: str) -> bool:
     """Is this m8n8k4 on f16, where four quad pairs of a warp each multiply their own 8x8x4 matrices?"""
     return shape == "m8n8k4" and element_type not in ("f64",)
+
+
+SCALE_LANES = {"A": 4 * (np.arange(16) & 7) + (np.arange(16) >> 3), "B": 4 * np.arange(8)}
+"""Of instructions with factors for blocks: the lane whose word has those of a row of A, or of a column of B, the first one in its lowest byte. So it is with byte 0
+and thread 0 selected; thread t of A is two lanes further on, of B t lanes, byte b is b bytes higher. Source: PTX ISA manual, "Block Scaling for mma.sync"."""
+
+
+def element_bits(shape: str, element_type: str, sparse: bool = False) -> int:
+    """The bits of a register that an element takes: a byte where ``kind::f8f6f4`` mixes eight bits with six and four, four bits where all have four."""
+    if element_type == "e2m1":
+        return 4 if shape_of(shape)[2] == (128 if sparse else 64) else 8
+    return 8 if element_type in ("e3m2", "e2m3") else type_of(element_type).width
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +136,7 @@ def _layout(shape: str, element_type: str, operand: str, layout: str, sparse: bo
         )
     if sparse and operand == "A":
         k //= 2
-    bits = type_of(element_type).width
+    bits = element_bits(shape, element_type, sparse)
     register_bits = max(bits, 32)
     per = register_bits // bits
     quad_pair = is_quad_pair(shape, element_type)
@@ -202,7 +220,7 @@ class Sparsity:
 def _sparsity(shape: str, element_type: str) -> Sparsity:
     _layout(shape, element_type, "A", "row", True)
     _, _, k = shape_of(shape)
-    bits = type_of(element_type).width
+    bits = element_bits(shape, element_type, sparse=True)
     group = {32: 2, 4: 8}.get(bits, 4)
     row, nibble = np.meshgrid(np.arange(16), np.arange(k // group), indexing="ij")
     if bits >= 16:

@@ -177,8 +177,14 @@ class Lanes(Protocol):
         ...
 
     def mma(
-        self, plan: MmaPlan, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value], metadata: Value | None = None
+        self,
+        plan: MmaPlan,
+        a: Sequence[Value],
+        b: Sequence[Value],
+        c: Sequence[Value],
+        metadata: Value | None = None,
+        scales: Sequence[Value] = (),
     ) -> tuple[Value, ...]:
         """The warp-wide product D = A*B + C by ``plan``: fragment registers in, fragment registers out. A sparse plan needs ``metadata`` (b32), in the
-        lanes that sparsity selector 0 names."""
+        lanes that sparsity selector 0 names; one with factors ``scales``: A's and B's (b32), where ``isa.fragments.SCALE_LANES`` says."""
         ...

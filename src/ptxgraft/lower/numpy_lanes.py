@@ -295,13 +295,19 @@ class NumpyLanes:
         self.machine.fault(p, reason, value)
 
     def mma(
-        self, plan: MmaPlan, a: Sequence[Array], b: Sequence[Array], c: Sequence[Array], metadata: Array | None = None
+        self,
+        plan: MmaPlan,
+        a: Sequence[Array],
+        b: Sequence[Array],
+        c: Sequence[Array],
+        metadata: Array | None = None,
+        scales: Sequence[Array] = (),
     ) -> tuple[Array, ...]:
         # Imported when first used: most kernels' checks need no tensor core.
         from ptxgraft.lower.numpy_mma import mma
 
         left, right, addend = ([self._spread(r) for r in registers] for registers in (a, b, c))
-        return mma(plan, left, right, addend, None if metadata is None else self._spread(metadata))
+        return mma(plan, left, right, addend, None if metadata is None else self._spread(metadata), [self._spread(s) for s in scales])
 
 
 def _pair(low: Array, high: Array) -> Array:

@@ -12,8 +12,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgraft.isa.fragments import FragmentLayout, Sparsity, is_quad_pair
+from ptxgraft.isa.fragments import SCALE_LANES, FragmentLayout, Sparsity, is_quad_pair
 from ptxgraft.isa.numerics import MIN_EXPONENT, MmaPlan
+from ptxgraft.lower.mma_exact import accumulator, exact_sum
 from ptxgraft.lower.numpy_fma import fma64
 
 Bits = NDArray[np.unsignedinteger]
@@ -23,10 +24,12 @@ _WARPS_AT_ONCE = 32
 _F32_NAN, _F16_NAN = 0x7FFFFFFF, 0x7FFF
 
 
-def mma(plan: MmaPlan, a: Sequence[Bits], b: Sequence[Bits], c: Sequence[Bits], metadata: Bits | None = None) -> tuple[Bits, ...]:
+def mma(
+    plan: MmaPlan, a: Sequence[Bits], b: Sequence[Bits], c: Sequence[Bits], metadata: Bits | None = None, scales: Sequence[Bits] = ()
+) -> tuple[Bits, ...]:
     """D = A*B + C. Each register is a uint32 (f64: uint64) array [..., 32] over lanes, all of one shape; so are the returned registers of D.
 
-    ``metadata``: of a sparse A, a register as selector 0 has it.
+    ``metadata``: of a sparse A, a register as selector 0 has it. ``scales``: of a plan with factors, two registers as ``isa.fragments.SCALE_LANES`` says.
     """
     batch = np.shape(a[0])[:-1]
     matrices = [unpack(layout, registers) for layout, registers in zip(layouts(plan), (a, b, c), strict=False)]
@@ -34,6 +37,7 @@ def mma(plan: MmaPlan, a: Sequence[Bits], b: Sequence[Bits], c: Sequence[Bits], 
         assert metadata is not None, f"{plan.name} needs metadata"
         # From here on B differs from row to row: [stored element][row][column][warp] instead of [k][column][warp].
         matrices[1] = np.take_along_axis(matrices[1][:, None], stored_columns(plan, metadata)[:, :, None], axis=0)
+    matrices += [_scales(plan, operand, register) for operand, register in zip("AB", scales, strict=False)]
     warps = matrices[0].shape[-1]
     with np.errstate(all="ignore"):
         # A few warps at a time: the products of all would not stay in the cache.
@@ -95,9 +99,13 @@ def pack(layout: FragmentLayout, matrix: Bits) -> list[Bits]:
 
 
 # -- float formats ----------------------------------------------------------------------------------------------------
+_SMALL = {"e4m3": (4, 3), "e3m2": (3, 2), "e2m3": (2, 3), "e2m1": (2, 1)}
+"""Exponent and fraction bits of the formats without infinities."""
+
+
 @cache
-def _values(format: str) -> Floats:
-    """The value of every bit pattern of an 8- or 16-bit format."""
+def _values(format: str, packed: bool = False) -> Floats:
+    """The value of every bit pattern of a 4- (``packed``), 8- or 16-bit element."""
     if format == "bf16":
         return (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     half = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float64)
@@ -106,19 +114,24 @@ def _values(format: str) -> Floats:
     byte = np.arange(256)
     if format == "e5m2":
         return half[byte << 8]
-    assert format == "e4m3"
-    exponent, fraction = (byte >> 3) & 15, byte & 7
-    value = np.where(exponent > 0, np.ldexp(8.0 + fraction, exponent - 10), np.ldexp(fraction.astype(np.float64), -9))
-    value = np.where(byte & 0x7F == 0x7F, np.nan, value)
-    return np.where(byte >= 128, -value, value)
+    exponent_bits, fraction_bits = _SMALL[format]
+    if format == "e2m1":
+        byte = np.arange(16) if packed else byte >> 2  # in a byte of its own it lies in the middle
+    sign, size = byte >> (exponent_bits + fraction_bits) & 1, byte & ((1 << (exponent_bits + fraction_bits)) - 1)
+    exponent, fraction = size >> fraction_bits, size & ((1 << fraction_bits) - 1)
+    significand = np.where(exponent > 0, fraction + (1 << fraction_bits), fraction).astype(np.float64)
+    value = np.ldexp(significand, np.maximum(exponent, 1) + 1 - (1 << (exponent_bits - 1)) - fraction_bits)
+    if format == "e4m3":
+        value = np.where(size == 0x7F, np.nan, value)
+    return np.where(sign, -value, value)
 
 
-def _decode(format: str, bits: Bits) -> Floats:
+def _decode(format: str, bits: Bits, packed: bool = False) -> Floats:
     if format in ("f32", "tf32"):
         if format == "tf32":
             bits = bits & np.uint32(0xFFFFE000)
         return bits.view(np.float32).astype(np.float64)
-    return _values(format)[bits]
+    return _values(format, packed)[bits]
 
 
 def _power(value: Floats, floor: int) -> Floats:
@@ -149,6 +162,16 @@ def _encode(format: str, value: NDArray[np.floating]) -> Bits:
     return np.where(np.isnan(value), np.uint32(_F32_NAN), value.astype(np.float32).view(np.uint32))
 
 
+def _scales(plan: MmaPlan, operand: str, register: Bits) -> Floats:
+    """The factors [chunk][row of A, or column of B][warp] in a register [..., 32]."""
+    words = np.ascontiguousarray(register, dtype=np.uint32).reshape(-1, 32)[:, SCALE_LANES[operand]]
+    count = plan.depth // plan.block
+    codes = ((words >> (8 * np.arange(count, dtype=np.uint32))[:, None, None]) & np.uint32(0xFF)).transpose(0, 2, 1)
+    if plan.scale == "ue8m0":
+        return np.where(codes == 0xFF, np.nan, np.ldexp(1.0, codes.astype(np.int64) - 127))
+    return _values("e4m3")[codes & np.uint32(0x7F)]
+
+
 # -- kinds ------------------------------------------------------------------------------------------------------------
 def _fused_sum(products: Floats, powers: Floats, addend: Floats, fraction_bits: int, floor: int) -> Floats:
     """T before its rounding; ``products`` and their ``powers`` are [k][m][n][warp]. The specials come out as NaN or an infinity."""
@@ -172,7 +195,8 @@ def _indices(ks: tuple[int, ...]) -> slice | list[int]:
 def _operands(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> tuple[Floats, Floats, Floats]:
     """The operands' values: A [k][m][1][batch], B [k][1][n][batch] (sparse: [k][m][n][batch]), C [m][n][batch]. The four quad pairs of m8n8k4 are part of
     the batch."""
-    left, right, addend = _decode(plan.a, a).transpose(1, 0, 2), _decode(plan.b, b), _decode(plan.c, c)
+    packed = layouts(plan)[0].element_bits == 4
+    left, right, addend = _decode(plan.a, a, packed).transpose(1, 0, 2), _decode(plan.b, b, packed), _decode(plan.c, c)
     if is_quad_pair(plan.shape, plan.a):
         left, right = (x.reshape(4, 4, 8, -1).transpose(0, 2, 1, 3).reshape(4, 8, -1) for x in (left, right))
         addend = addend.reshape(4, 8, 8, -1).transpose(1, 2, 0, 3).reshape(8, 8, -1)
@@ -185,9 +209,21 @@ def _result(plan: MmaPlan, value: NDArray[np.floating]) -> Bits:
     return bits.reshape(8, 8, 4, -1).transpose(2, 0, 1, 3).reshape(32, 8, -1) if is_quad_pair(plan.shape, plan.a) else bits
 
 
-def _float(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> Bits:
+def _spread(plan: MmaPlan, scales: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Factors [chunk][row or column][batch] for every element: A's [k][m][1][batch], B's [k][1][n][batch]; ones where a plan has none."""
+    if not plan.scale:
+        one = np.ones((1, 1, 1, 1))
+        return one, one
+    left, right = (np.repeat(s, plan.block, axis=0) for s in scales)
+    return left[:, :, None], right[:, None]
+
+
+def _float(plan: MmaPlan, a: Bits, b: Bits, c: Bits, *scales: Floats) -> Bits:
     left, right, addend = _operands(plan, a, b, c)
     left_power, right_power = _power(left, plan.exponent_floor[0]), _power(right, plan.exponent_floor[1])
+    if plan.scale:
+        by_row, by_column = _spread(plan, scales)
+        left, left_power, right, right_power = left * by_row, left_power * by_row, right * by_column, right_power * by_column
     running = addend if plan.c_inside else np.zeros_like(addend)
     for step in plan.steps:
         ks = _indices(step.ks)
@@ -199,6 +235,37 @@ def _float(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> Bits:
     if plan.d == "f16":
         return _result(plan, running + addend)  # exact in float64, rounded once
     return _result(plan, running.astype(np.float32) + addend.astype(np.float32))
+
+
+def _blocks(plan: MmaPlan, a: Bits, b: Bits, c: Bits, *scales: Floats) -> Bits:
+    left, right, addend = _operands(plan, a, b, c)
+    by_row, by_column = _spread(plan, scales)
+    lowest = MIN_EXPONENT["e4m3"] if plan.scale == "ue4m3" else -127
+    sums, powers = [], []
+    for step in plan.steps:
+        ks, first = _indices(step.ks), step.ks[0]
+        sums.append((left[ks] * right[ks]).sum(axis=0) * by_row[first] * by_column[first])
+        power = _power(by_row[first], lowest) * _power(by_column[first], lowest)
+        powers.append(np.where(sums[-1] == 0, 0.0, power))
+    value = _fused_sum(np.stack(sums), np.stack(powers), addend, plan.steps[0].fraction_bits, MIN_EXPONENT[plan.d])
+    return _result(plan, _ROUNDINGS[plan.rounding](value))
+
+
+def _exact(plan: MmaPlan, a: Bits, b: Bits, c: Bits, *scales: Floats) -> Bits:
+    left, right, addend = _operands(plan, a, b, c)
+    by_row, by_column = _spread(plan, scales)
+    left, right = left * by_row, right * by_column
+    products = [left[k] * right[k] for k in range(plan.depth)]
+    terms = [*products, addend]
+    special = np.zeros_like(addend)
+    for i, term in enumerate(terms):
+        finite = np.isfinite(term)
+        if not finite.all():
+            # IEEE addition has the very rule: a NaN stays, and infinities of both signs make one.
+            special = special + np.where(finite, 0.0, term)
+            terms[i] = np.where(finite, term, 0.0)
+    value = exact_sum(accumulator(plan), np.broadcast_arrays(*terms))
+    return _result(plan, np.where(special == 0, value, special))
 
 
 def _fma32(a: Floats, b: Floats, c: Floats) -> Floats:
@@ -261,4 +328,13 @@ def _bit(plan: MmaPlan, a: Bits, b: Bits, c: Bits) -> Bits:
     return ((ones + c) & 0xFFFFFFFF).astype(np.uint32)
 
 
-_KINDS = {"float": _float, "fma32": _fma32_chain, "fma32.pairs": _fma32_chain, "f64": _f64, "int": _int, "bit": _bit}
+_KINDS = {
+    "float": _float,
+    "blocks": _blocks,
+    "exact": _exact,
+    "fma32": _fma32_chain,
+    "fma32.pairs": _fma32_chain,
+    "f64": _f64,
+    "int": _int,
+    "bit": _bit,
+}

@@ -11,11 +11,11 @@ from __future__ import annotations
 from ptxgraft.isa.numerics import MIN_EXPONENT, MmaPlan, Step
 from ptxgraft.lower.ir import IrModule
 from ptxgraft.lower.warp_rounding import Rounding
-from ptxgraft.lower.warp_tile import NONFINITE, Tile, decoded_scale, splat, vector
+from ptxgraft.lower.warp_tile import NONFINITE, Tile, decoded_scale, restore_nan, splat, vector
 
-_LARGEST_SIGNIFICAND = {"e4m3": 1.875, "e5m2": 1.75, "f16": 2 - 2**-10, "bf16": 2.0, "tf32": 2.0}
+_LARGEST_SIGNIFICAND = {"e4m3": 1.875, "e5m2": 1.75, "e3m2": 1.75, "e2m3": 1.875, "e2m1": 1.5, "f16": 2 - 2**-10, "bf16": 2.0, "tf32": 2.0}
 _POWER_MASK = {"float": ("i32", 0x7F800000), "double": ("i64", 0x7FF << 52)}
-_SMALLEST_EXPONENT = {"e4m3": -9}
+_SMALLEST_EXPONENT = {"e4m3": -9, "e3m2": -4, "e2m3": -3, "e2m1": -1}
 """The exponent of a format's smallest nonzero number where it lies above f16's floor: that floor never acts then."""
 _CLAMP = 60
 """Product exponents lie within this of 0 for f16 and fp8; beyond it nothing but C is left of a sum."""
@@ -100,6 +100,8 @@ class _Fused:
         found = ""
         for registers, format in ((left, self.plan.a), (right, self.plan.b)):
             width, mask = NONFINITE[format]
+            if not mask:
+                continue
             count = 32 * 32 // width
             type, ones = vector(count, f"i{width}"), splat(f"i{width}", mask)
             any_ = ""
@@ -113,6 +115,8 @@ class _Fused:
                 any_ = tile.op("or", vector(count, "i1"), any_, hit) if any_ else hit
             bit = tile.call("i1", f"llvm.vector.reduce.or.v{count}i1", (vector(count, "i1"), any_))
             found = tile.op("or", "i1", found, bit) if found else bit
+        if not found:
+            return f"@{zeros}"
         table = tile.text.alloca(f"[{len(self.plan.steps) * tile.columns} x {self.f32}]")
         before = tile.text.block
         tile.text.emit(f"br i1 {found}, label %special, label %regular")
@@ -294,11 +298,11 @@ def _define_specials(module: IrModule, plan: MmaPlan, name: str) -> None:
     tile.read_metadata()
     work = work_type(plan)
     vec, f32 = vector(tile.rows, work), vector(tile.rows, "float")
-    left = [_restore_nan(tile, plan.a, element, tile.rows, work) for element in _left_elements(tile, tile.read("a"), work)]
+    left = [restore_nan(tile, plan.a, element, tile.rows, work) for element in _left_elements(tile, tile.read("a"), work)]
     count = 32 * tile.per
     right = tile.text.alloca(f"[{tile.registers['b']} x {vector(count, work)}]")
     for i, register in enumerate(tile.read("b")):
-        values = _restore_nan(tile, plan.b, tile.spread(plan.b, register, work), count, work)
+        values = restore_nan(tile, plan.b, tile.spread(plan.b, register, work), count, work)
         tile.store(vector(count, work), values, right, i)
     for number, step in enumerate(plan.steps):
 
@@ -321,13 +325,3 @@ def _define_specials(module: IrModule, plan: MmaPlan, name: str) -> None:
 
         tile.column_loop(f"s{number}", column)
     tile.finish("ptr noalias %rf, ptr noalias %operands, ptr noalias %table")
-
-
-def _restore_nan(tile: Tile, format: str, value: str, count: int, work: str) -> str:
-    """e4m3's NaN was decoded as 480, the number that it would be."""
-    if format != "e4m3":
-        return value
-    type = vector(count, work)
-    size = tile.call(type, f"llvm.fabs.v{count}f{32 if work == 'float' else 64}", (type, value))
-    nan = tile.op("fcmp oeq", type, size, splat(work, 480 * 2.0 ** decoded_scale(format, work)))
-    return tile.value(f"select {vector(count, 'i1')} {nan}, {type} {splat(work, float('nan'))}, {type} {value}")

@@ -41,7 +41,9 @@ class Machine(Protocol):
     def is_space(self, space: str, address: Val) -> Val: ...
     def resource(self, kind: str, handle: Val) -> dict[str, Val]: ...
     def fault(self, p: Val, reason: str, value: Val | None) -> None: ...
-    def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val], metadata: Val | None) -> tuple[Val, ...]: ...
+    def mma(
+        self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val], metadata: Val | None, scales: Sequence[Val]
+    ) -> tuple[Val, ...]: ...
 
 
 def _paired(method: _F) -> _F:
@@ -411,9 +413,17 @@ class WarpLanes:
     def fault(self, p: Val, reason: str, value: Val | None = None) -> None:
         self.machine.fault(p, reason, value)
 
-    def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val], metadata: Val | None = None) -> tuple[Val, ...]:
+    def mma(
+        self,
+        plan: MmaPlan,
+        a: Sequence[Val],
+        b: Sequence[Val],
+        c: Sequence[Val],
+        metadata: Val | None = None,
+        scales: Sequence[Val] = (),
+    ) -> tuple[Val, ...]:
         if has_primitive(plan) or not is_chain(plan):
-            return self.machine.mma(plan, a, b, c, metadata)
+            return self.machine.mma(plan, a, b, c, metadata, scales)
         fmt, rounding = ("f64", plan.rounding) if plan.kind == "f64" else ("f32", "rn")
 
         def fma(x: Val, y: Val, z: Val) -> Val:

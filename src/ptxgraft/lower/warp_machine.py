@@ -196,9 +196,17 @@ class Machine(Memory):
             self.out.module.results[f"mma {plan.name}"] = []
         return name
 
-    def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val], metadata: Val | None = None) -> tuple[Val, ...]:
+    def mma(
+        self,
+        plan: MmaPlan,
+        a: Sequence[Val],
+        b: Sequence[Val],
+        c: Sequence[Val],
+        metadata: Val | None = None,
+        scales: Sequence[Val] = (),
+    ) -> tuple[Val, ...]:
         """Through a register file of its own: operands are copied in, the results copied out."""
-        out, inputs = self.out, (*a, *b, *c, *(() if metadata is None else (metadata,)))
+        out, inputs = self.out, (*a, *b, *c, *(() if metadata is None else (metadata,)), *scales)
         width = inputs[0].width
         name = self.primitive(plan)
         count = fragment_registers(plan)

@@ -12,12 +12,13 @@ from ptxgraft.isa.numerics import MmaPlan
 from ptxgraft.lower.ir import IrModule
 from ptxgraft.lower.warp_dot import define_dot, has_dot
 from ptxgraft.lower.warp_fused import define_fused
+from ptxgraft.lower.warp_terms import define_terms, has_terms
 from ptxgraft.lower.warp_tile import Tile, splat, vector
 
 
 def has_primitive(plan: MmaPlan) -> bool:
     """Can ``mma_function`` write this plan? Others are chains of scalar operations (``lower.mma_chains``), or the numpy engine's alone."""
-    if plan.kind == "float":
+    if plan.kind in ("float", "blocks", "exact"):
         return not is_quad_pair(plan.shape, plan.a)
     return plan.kind in ("int", "bit") or (plan.kind == "f64" and plan.rounding == "rn")
 
@@ -26,7 +27,7 @@ def mma_function(plan: MmaPlan, name: str) -> str:
     """A module's text that defines ``void @name(ptr %rf, ptr %operands)``.
 
     ``rf`` is a register file: a register is 32 lanes side by side (i32; f64: i64), aligned to 64 bytes. ``operands`` are i32 byte offsets into it of D's,
-    A's, B's and C's registers in this order, then of a sparse A's metadata; D may share registers with the others. Other functions that it defines are called ``name.something``.
+    A's, B's and C's registers in this order, then of a sparse A's metadata and of A's and B's factors; D may share registers with the others. Other functions that it defines are called ``name.something``.
     Raises ``UnsupportedError`` for a plan without a primitive.
     """
     module = IrModule()
@@ -38,6 +39,9 @@ def define_mma(module: IrModule, plan: MmaPlan, name: str) -> None:
     """As ``mma_function``, into a module under construction."""
     if not has_primitive(plan):
         raise UnsupportedError(f"mma {plan.name} has no compiled form", hint="the numpy executor runs it")
+    if has_terms(plan):
+        define_terms(module, plan, name)
+        return
     if plan.kind == "float":
         (define_dot if has_dot(plan) else define_fused)(module, plan, name)
         return

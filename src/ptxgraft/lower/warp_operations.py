@@ -175,12 +175,20 @@ class OperationMachine(Machine):
         table = self.field(LAUNCH, self.launch(), "allocations")
         return self.record(self.address(table, self.out.value(f"mul i64 {wide}, {RECORD_BYTES}")), self.place)
 
-    def mma(self, plan: MmaPlan, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val], metadata: Val | None = None) -> tuple[Val, ...]:
+    def mma(
+        self,
+        plan: MmaPlan,
+        a: Sequence[Val],
+        b: Sequence[Val],
+        c: Sequence[Val],
+        metadata: Val | None = None,
+        scales: Sequence[Val] = (),
+    ) -> tuple[Val, ...]:
         # Results are written where the operands' words begin: all of D's words come first.
         words = [self.registers.get(v) for v in (*a, *b, *c)]
         first = fragment_registers(plan)
-        if not self.in_place or metadata is not None or words != list(range(first, first + len(words))):
-            return super().mma(plan, a, b, c, metadata)
+        if not self.in_place or metadata is not None or scales or words != list(range(first, first + len(words))):
+            return super().mma(plan, a, b, c, metadata, scales)
         name = self.primitive(plan)
         self.out.emit(f"call void @{name}(ptr {self.w}, ptr {self.address('%op', OPERATION_HEAD)})")
         return (STORED,) * first

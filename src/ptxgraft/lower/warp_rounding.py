@@ -50,6 +50,20 @@ class Rounding:
         value = tile.select(f32, huge, near, tile.convert("bitcast", self.i32, bits, f32))
         return tile.op("fadd", f32, value, "zeroinitializer")
 
+    def nearest(self, exact: str) -> str:
+        """An f64 (exact, or rounded to odd) as an f32 that ``result`` rounds to the nearest number of D; a negative one that vanishes is -0."""
+        tile = self.tile
+        near = tile.convert("fptrunc", self.f64, exact, self.f32)
+        if self.plan.d == "f32":
+            return near
+        # To odd: one step back where it went too far, the last bit set where it is not exact.
+        back = tile.convert("fpext", self.f32, near, self.f64)
+        sizes = [tile.call(self.f64, f"llvm.fabs.v{self.rows}f64", (self.f64, x)) for x in (back, exact)]
+        over = self._flags(tile.op("fcmp ogt", self.f64, *sizes), "sext")
+        bits = tile.op("add", self.i32, tile.convert("bitcast", self.f32, near, self.i32), over)
+        bits = tile.op("or", self.i32, bits, self._flags(tile.op("fcmp one", self.f64, back, exact), "zext"))
+        return tile.convert("bitcast", self.i32, bits, self.f32)
+
     def cut(self, value: str) -> str:
         """An f32 value that needs no rounding in f32 to the plan's format."""
         if self.plan.rounding != "e8m13.rz":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ptxgraft.isa.fragments import Sparsity
 from ptxgraft.isa.numerics import MmaPlan
@@ -16,10 +17,32 @@ from ptxgraft.lower.ir import Emitter, IrModule, element_width
 from ptxgraft.lower.numpy_mma import layouts
 
 OPERANDS = ("d", "a", "b", "c", "e")
-"""The order of the operand table: the registers of D, A, B and C, and of a sparse A's metadata."""
+"""The order of the operand table: the registers of D, A, B and C, and then of a sparse A's metadata and of A's and B's factors."""
 
-NONFINITE = {"e4m3": (8, 0x7F), "e5m2": (8, 0x7C), "f16": (16, 0x7C00), "bf16": (16, 0x7F80), "tf32": (32, 0x7F800000)}
-"""Width and mask of a float format: an element is NaN or infinite when all bits of the mask are set."""
+NONFINITE = {
+    "e4m3": (8, 0x7F),
+    "e5m2": (8, 0x7C),
+    "e3m2": (8, 0),
+    "e2m3": (8, 0),
+    "e2m1": (8, 0),
+    "f16": (16, 0x7C00),
+    "bf16": (16, 0x7F80),
+    "tf32": (32, 0x7F800000),
+}
+"""Width and mask of a float format: an element is NaN or infinite when all bits of the mask are set (0: none is)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Small:
+    """A format of six or four bits in a byte: masks of its sign and of the rest, how far the rest moves to lie in an f16, and what the f16 is then to be times."""
+
+    sign: int
+    size: int
+    place: int
+    scale: float
+
+
+_SMALL = {"e3m2": _Small(0x20, 0x1F, 8, 2.0**12), "e2m3": _Small(0x20, 0x1F, 7, 2.0**14), "e2m1": _Small(0x20, 0x1C, 7, 2.0**14)}
 
 
 def decoded_scale(format: str, work: str) -> int:
@@ -61,7 +84,7 @@ class Tile:
         self.depth = plan.depth
         self.word = "i64" if plan.d == "f64" else "i32"
         layout = dict(zip("abcd", layouts(plan), strict=True))
-        self.registers = {o: layout[o].registers for o in "abcd"} | {"e": int(plan.sparse)}
+        self.registers = {o: layout[o].registers for o in "abcd"} | {"e": int(plan.sparse) + 2 * bool(plan.scale)}
         self.per = layout["a"].per_register
         """Elements of A and B in a register."""
         self._meetings: list[str] = []
@@ -202,7 +225,7 @@ class Tile:
         if not self.plan.sparse:
             return
         found, type = Sparsity.of(self.plan.shape, self.plan.a), vector(self.rows, "i32")
-        (register,) = self.read("e")
+        register = self.read("e")[0]
         for group in range(found.lanes.shape[1]):
             lanes = lane_list(found.lanes[:, group].tolist())
             word = self.value(f"shufflevector <32 x i32> {register}, <32 x i32> poison, <{self.rows} x i32> <{lanes}>")
@@ -242,6 +265,9 @@ class Tile:
             mask = 0xFFFFE000 if format == "tf32" else 0xFFFF0000
             parts = [words] if format == "tf32" else [self.op("shl", i32, words, splat("i32", 16)), words]
             return [self._float(self.op("and", i32, part, splat("i32", mask)), work) for part in parts]
+        if format in _SMALL:
+            width = 32 // self.per
+            return [self._small(format, n, self.op("lshr", i32, words, splat("i32", width * i)), "i32", work) for i in range(self.per)]
         if format == "f16":
             halves = [words]
         else:
@@ -292,6 +318,12 @@ class Tile:
                 bits = self.op("shl", i32, self.convert("zext", i16, narrow, i32), splat("i32", 16))
             single = self.convert("bitcast", i32, bits, vector(count, "float"))
             return single if work == "float" else self.convert("fpext", vector(count, "float"), single, target)
+        if format in _SMALL:
+            bytes_ = self.convert("bitcast", vector(32, "i32"), register, vector(128, "i8"))
+            if self.per == 8:
+                both = f"{vector(128, 'i8')} {bytes_}, {vector(128, 'i8')} {self.op('lshr', vector(128, 'i8'), bytes_, splat('i8', 4))}"
+                bytes_ = self.value(f"shufflevector {both}, <256 x i32> <{lane_list([i // 2 + 128 * (i % 2) for i in range(256)])}>")
+            return self._small(format, count, bytes_, "i8", work)
         if format == "f16":
             half = self.convert("bitcast", vector(32, "i32"), register, vector(count, "half"))
         else:
@@ -302,7 +334,32 @@ class Tile:
             half = self.convert("bitcast", i16, moved, vector(count, "half"))
         return self._unscale(format, count, self.convert("fpext", vector(count, "half"), half, target), work)
 
+    def _small(self, format: str, count: int, bits: str, integer: str, work: str) -> str:
+        """Elements of six or four bits in the lowest bits of integers, whose other bits count for nothing; of four bits among bytes: in the middle of the byte."""
+        assert work == "double", f"{format} is taken apart in double alone"
+        small = _SMALL[format]
+        type, i16, doubles = vector(count, integer), vector(count, "i16"), vector(count, "double")
+        shorts = self.convert("trunc" if integer == "i32" else "zext", type, bits, i16)
+        sign, size, place = small.sign, small.size, small.place
+        if format == "e2m1" and self.per == 8:
+            sign, size, place = 0x08, 0x07, 9
+        # Seen as f16 after the move, the exponent's bias is too large: the product puts that right, for subnormals too.
+        moved = self.op("shl", i16, self.op("and", i16, shorts, splat("i16", size)), splat("i16", place))
+        top = self.op("shl", i16, self.op("and", i16, shorts, splat("i16", sign)), splat("i16", 16 - sign.bit_length()))
+        half = self.convert("bitcast", i16, self.op("or", i16, moved, top), vector(count, "half"))
+        return self.op("fmul", doubles, self.convert("fpext", vector(count, "half"), half, doubles), splat("double", small.scale))
+
     def _unscale(self, format: str, count: int, value: str, work: str) -> str:
         if format == "e4m3" and work == "double":
             return self.op("fmul", vector(count, work), value, splat(work, 256.0))
         return value
+
+
+def restore_nan(tile: Tile, format: str, value: str, count: int, work: str) -> str:
+    """e4m3's NaN was decoded as 480, the number that it would be."""
+    if format != "e4m3":
+        return value
+    type = vector(count, work)
+    size = tile.call(type, f"llvm.fabs.v{count}f{32 if work == 'float' else 64}", (type, value))
+    nan = tile.op("fcmp oeq", type, size, splat(work, 480 * 2.0 ** decoded_scale(format, work)))
+    return tile.value(f"select {vector(count, 'i1')} {nan}, {type} {splat(work, float('nan'))}, {type} {value}")

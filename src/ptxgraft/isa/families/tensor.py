@@ -164,7 +164,7 @@ def _sparse_legal(at: str, bt: str, **rest: str) -> bool:
     return at == bt or "f16" not in at + bt
 
 
-def _metadata(lanes: Lanes, found: Sparsity, e: Value, selector: int) -> Value:
+def metadata_words(lanes: Lanes, found: Sparsity, e: Value, selector: int) -> Value:
     """The metadata words in the lanes where selector 0 has them."""
     if not 0 <= selector < found.selectors:
         raise UnsupportedError(
@@ -182,7 +182,7 @@ def _sparse_meaning(counts: tuple[int, int, int]) -> Callable[..., tuple[Value, 
     ) -> tuple[Value, ...]:
         """D = A*B + C with half of A's elements left out; ``e`` says which, ``f`` selects the lanes that supply ``e``."""
         plan = mma_plan(shape, dt, at, bt, ct, lanes.profile, satfinite=bool(satfinite), sparse=True)
-        metadata = _metadata(lanes, Sparsity.of(shape, at), e, int(f.value))
+        metadata = metadata_words(lanes, Sparsity.of(shape, at), e, int(f.value))
         return lanes.mma(plan, _tuple(a, counts[0]), _tuple(b, counts[1]), _tuple(c, counts[2]), metadata)
 
     return mma_sp
