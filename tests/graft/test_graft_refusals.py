@@ -166,7 +166,7 @@ def test_an_entry_without_tensor_cores_needs_lines():
 
 def test_unknown_styles_and_bodies():
     module = document(MMA)
-    with pytest.raises(UsageError, match="style 'paste' is not known; styles are inline, call, mirror"):
+    with pytest.raises(UsageError, match="style 'paste' is not known; styles are inline, call, mirror, phases"):
         cut(module, "product", style="paste")
     with pytest.raises(UsageError, match="body 'nothing' is not known"):
         cut(module, "product", body="nothing")

@@ -36,14 +36,14 @@ def cut(
         str,
         typer.Option(
             "--style",
-            help="inline: a block in place; call: a function of the module; mirror: a call whose results come back through shared memory.",
+            help="inline: a block in place; call: a function of the module; mirror: a call whose results come back through shared memory; phases: one call for each phase.",
         ),
     ] = "inline",
     body: Annotated[
         str | None,
         typer.Option(
             "--body",
-            help="identity, a file with PTX text for a block, FILE:NAME for a .func of another module, or FILE.cu (FILE.cu:NAME) to compile and merge. Default: identity (inline, call), a mere declaration (mirror).",
+            help="identity, a file with PTX text for a block, FILE:NAME for a .func of another module, or FILE.cu (FILE.cu:NAME) to compile and merge. Default: identity (inline, call), a mere declaration (mirror, phases).",
             show_default=False,
         ),
     ] = None,

@@ -6,11 +6,14 @@ addresses of arrays) is exchanged for its parameters.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ptxgraft.graft.carry import Scratch, from_param, store_words
 from ptxgraft.graft.excerpt import Excerpt, Rendered
 from ptxgraft.graft.inline import fresh_labels
 from ptxgraft.graft.interface import Interface, address_text, uses_variables
 from ptxgraft.graft.rows import lane_row
+from ptxgraft.isa import Register
 from ptxgraft.text import FreshNames, is_number
 
 
@@ -43,7 +46,7 @@ def identity_callee(piece: Excerpt, face: Interface, callee: str, fresh: FreshNa
     tail.append("ret;")
     out = Rendered(piece.document)
     first, last = piece.first.start, piece.last.end - 1
-    declared = [*register_lines(piece), *scratch.declarations()]
+    declared = [*register_lines(piece.registers.values()), *scratch.declarations()]
     out.write(face.declaration(callee) + "\n{\n", first)
     out.write("".join(f"\t{line}\n" for line in [*declared, *head]), first)
     if "start" in places:
@@ -55,11 +58,11 @@ def identity_callee(piece: Excerpt, face: Interface, callee: str, fresh: FreshNa
     return out
 
 
-def register_lines(piece: Excerpt) -> list[str]:
-    """``.reg`` directives that declare the region's registers under their own names: ranges where names are a base and a number."""
+def register_lines(registers: Iterable[Register]) -> list[str]:
+    """``.reg`` directives that declare registers under their own names: ranges where most names of a base and a number are used."""
     groups: dict[tuple[str, str], list[str]] = {}
     bases: dict[str, set[str]] = {}
-    for register in piece.registers.values():
+    for register in registers:
         base = register.name.rstrip("0123456789")
         digits = register.name[len(base) :]
         numbered = is_number(digits)
@@ -70,7 +73,7 @@ def register_lines(piece: Excerpt) -> list[str]:
     for (base, type_name), names in groups.items():
         highest = max((int(n[len(base) :]) for n in names), default=0) if base else 0
         # One base of two types, or a few high numbers: named one by one.
-        if base and len(bases[base]) == 1 and (len(names) > 8 or highest < 64):
+        if base and len(bases[base]) == 1 and (len(names) * 8 > highest or highest < 64):
             lines.append(f".reg .{type_name} {base}<{highest + 1}>;")
         else:
             lines += [f".reg .{type_name} {', '.join(names[i : i + 8])};" for i in range(0, len(names), 8)]

@@ -19,6 +19,7 @@ from ptxgraft.spec import (
     RegisterSpec,
     is_visible,
     line_region,
+    make_region,
     mma_region,
     phase_runs,
     refused,
@@ -33,7 +34,7 @@ RegionChoice = Region | tuple[int, int] | str | None
 _HEAD = re.compile(r"(?:@\s*!?\s*[\w$%]+\s+)?[\w.:]+(?:\s+(?=\.)[\w.:]+)*")
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 NAME = re.compile(r"(?<![\w$%.])[%$]?[\w$]+")
-_PHASES = re.compile(r"phases?\s+(\d+)(?:\s*-\s*(\d+))?\Z")
+_PHASES = re.compile(r"(?:phases?\s+|p)(\d+)(?:\s*-\s*p?(\d+))?\Z")
 _LINES = re.compile(r"(?:lines?\s+)?(\d+)\s*-\s*(\d+)\Z")
 _SHOWN = 3
 
@@ -213,7 +214,7 @@ def choose_region(flow: Flow, choice: RegionChoice) -> Region:
             raise UsageError(
                 f"{program.name!r} has no {choice}", hint=f"its phases are 0 to {len(runs) - 1}" if runs else "it has no phase"
             )
-        return Region(runs[first][0], runs[last][-1], 0, 0, 0, 0)
+        return make_region(program, runs[first][0], runs[last][-1])
     if choice is not None:
         return line_region(program, *choice)
     region = mma_region(flow)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ptxgraft.flow import Flow
 from ptxgraft.graft.carry import Scratch
 from ptxgraft.graft.excerpt import Excerpt
-from ptxgraft.graft.shared_base import check_limit, dead_array, warps_of_block
+from ptxgraft.graft.shared_base import STATIC_LIMIT, check_limit, dead_array, warps_of_block
 from ptxgraft.isa import align_up
+from ptxgraft.spec import Region
 from ptxgraft.text import FreshNames
 
 DYNAMIC_STEP = 1024
@@ -28,19 +30,28 @@ class Rows:
 
 
 def choose_rows(piece: Excerpt, words: int, block: tuple[int, int, int] | None, fresh: FreshNames) -> Rows | None:
-    """The array for the results, None when there are none. Errors as ``warps_of_block`` and ``check_limit``."""
+    """The array for the results of a mirror cut, None when there are none. Errors as ``warps_of_block`` and ``check_limit``."""
     if not words:
         return None
     warps, how = warps_of_block(piece.flow, block)
-    size = warps * 32 * 4 * words
-    found = dead_array(piece.flow, piece.region, size)
+    rows = find_rows(piece.flow, piece.region, words, warps, how, fresh, "mirror")
+    if rows is None:
+        check_limit(piece.program, warps * 128 * words)
+    return rows
+
+
+def find_rows(flow: Flow, region: Region, words: int, warps: int, how: str, fresh: FreshNames, name: str) -> Rows | None:
+    """An array that is dead from the region on, else a fresh one; None when neither has room for ``words`` words a lane."""
+    size = warps * 128 * words
+    found = dead_array(flow, region, size)
     if found is not None:
         note = f"results come back through {found.name} ({size} of its {found.size} bytes), which is dead from the cut on"
         return Rows(found.name, "", warps, note)
-    if any(v.dynamic for v in piece.program.variables):
+    if any(v.dynamic for v in flow.program.variables):
         size = align_up(size, DYNAMIC_STEP)
-    check_limit(piece.program, size)
-    name = fresh.name("mirror")
+    if flow.program.shared_bytes + size > STATIC_LIMIT:
+        return None
+    name = fresh.name(name)
     note = f"results come back through {name}, {size} new bytes of shared memory for {warps} warps ({how})"
     if how == "the block given":
         note += f"; a launch with more than {warps} warps a block would run past it"

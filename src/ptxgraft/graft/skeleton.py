@@ -13,6 +13,7 @@ from ptxgraft.graft.carry import words
 from ptxgraft.graft.excerpt import Excerpt
 from ptxgraft.graft.fragment_tables import PhaseTable, Step, Word, phase_tables
 from ptxgraft.graft.interface import Interface, Passed
+from ptxgraft.graft.phases import PhasePlan
 from ptxgraft.isa import Register, align_up
 from ptxgraft.spec import LayerSpec
 
@@ -50,7 +51,7 @@ DIALECTS = {
 }
 
 
-def skeleton(language: str, name: str, piece: Excerpt, face: Interface, spec: LayerSpec, style: str) -> str:
+def skeleton(language: str, name: str, piece: Excerpt, face: Interface, spec: LayerSpec, style: str, plan: PhasePlan | None = None) -> str:
     """The skeleton of function ``name``. ``language`` is ``cuda`` or ``hip``."""
     if language not in DIALECTS:
         raise UsageError(f"language {language!r} is not known", hint=f"languages are {', '.join(DIALECTS)}")
