@@ -9,8 +9,10 @@ from ptxgraft.graft.compile_body import compile_body
 from ptxgraft.graft.cut import STYLES, Cut, cut
 from ptxgraft.graft.interface import Interface, Passed
 from ptxgraft.graft.merge import Merged, merge_function
+from ptxgraft.graft.probe_diff import StageDifference, ValueDifference, compare_stored, paired
 from ptxgraft.graft.probe_sites import probe_lines, probe_stages
-from ptxgraft.graft.probes import FILL, Probe, probe, probe_many, read_probe, touched
+from ptxgraft.graft.probes import FILL, Probe, Reading, read_probe, touched
+from ptxgraft.graft.probing import probe, probe_many
 from ptxgraft.graft.recipes import Applied, apply
 
 __all__ = [
@@ -24,9 +26,13 @@ __all__ = [
     "Merged",
     "Passed",
     "Probe",
+    "Reading",
+    "StageDifference",
     "Usage",
+    "ValueDifference",
     "apply",
     "assemble",
+    "compare_stored",
     "compile_body",
     "cut",
     "find_nvcc",
@@ -34,6 +40,7 @@ __all__ = [
     "function_body",
     "identity_body",
     "merge_function",
+    "paired",
     "probe",
     "probe_lines",
     "probe_many",

@@ -43,19 +43,21 @@ class Site:
     guard: str = ""
 
 
-def find_sites(
-    target: Document | Cut, entry: str, where: Stage, registers: list[str] | None, region: RegionChoice
-) -> tuple[Program, list[Site], list[Stored], list[str]]:
-    """(program, sites, registers, notes) of a stage in a document or in a cut's new module."""
+Found = tuple[list[Site], list[Stored], list[str]]
+"""(sites, registers, notes) of a stage."""
+
+
+def find_sites(flow: Flow, target: Document | Cut, where: Stage, registers: list[str] | None, region: RegionChoice) -> Found:
+    """A stage in a document or in a cut's new module; ``flow`` is that of the entry there."""
     if isinstance(where, int) and not isinstance(where, bool):
-        return _line(target, entry, where, registers)
+        return _line(flow, target, where, registers)
     if where == "ret":
-        return _returns(target, entry, registers)
+        return _returns(flow, target, registers)
     phase = _PHASE.match(where) if isinstance(where, str) else None
     if phase:
-        return _phase(target, entry, int(phase[1]), registers)
+        return _phase(flow, target, int(phase[1]), registers)
     if where in ("a", "out"):
-        return _border(target, entry, where, registers, region)
+        return _border(flow, target, where, registers, region)
     raise UsageError(f"stage {where!r} is not known", hint="stages are 'a', 'p<N>', 'out', 'ret', or a line number")
 
 
@@ -94,7 +96,8 @@ def probe_lines(document: Document, entry: str, kind: str) -> list[int]:
 # -- one stage each -----------------------------------------------------------------------------------------------------------
 
 
-def _program(target: Document | Cut, entry: str) -> Program:
+def probed_program(target: Document | Cut, entry: str) -> Program:
+    """The entry that probes go into: the document's, or that of the cut's new module."""
     if isinstance(target, Cut):
         if entry != target.entry:
             raise UsageError(f"the cut is of {target.entry!r}, not of {entry!r}")
@@ -102,10 +105,8 @@ def _program(target: Document | Cut, entry: str) -> Program:
     return bind(target, entry)
 
 
-def _border(
-    target: Document | Cut, entry: str, where: str, registers: list[str] | None, region: RegionChoice
-) -> tuple[Program, list[Site], list[Stored], list[str]]:
-    program = _program(target, entry)
+def _border(flow: Flow, target: Document | Cut, where: str, registers: list[str] | None, region: RegionChoice) -> Found:
+    program = flow.program
     if isinstance(target, Cut):
         opened, closed = target.block_statements
         piece = target._piece
@@ -113,7 +114,7 @@ def _border(
         site = Site(statement, where == "out")
         carried = piece.live_in if where == "a" else piece.live_out
     else:
-        piece = excerpt(Flow(program), region, to_cut=False)
+        piece = excerpt(flow, region, to_cut=False)
         carried = piece.live_in if where == "a" else piece.live_out
         site = Site(piece.first, False) if where == "a" else _behind(piece.document, piece.last, piece.flow, piece.region.last)
     if registers is None:
@@ -121,7 +122,7 @@ def _border(
     else:
         stored = [Stored(r.name, r.name, r.type) for r in named(program, site.statement, registers, outside=True)]
     _require(stored, f"the region has no live-{'ins' if where == 'a' else 'outs'}")
-    return program, [site], stored, []
+    return [site], stored, []
 
 
 def _behind(document: Document, last: Statement, flow: Flow, index: int) -> Site:
@@ -137,11 +138,8 @@ def _behind(document: Document, last: Statement, flow: Flow, index: int) -> Site
     return Site(last, True)
 
 
-def _phase(
-    target: Document | Cut, entry: str, number: int, registers: list[str] | None
-) -> tuple[Program, list[Site], list[Stored], list[str]]:
-    program = _program(target, entry)
-    flow = Flow(program)
+def _phase(flow: Flow, target: Document | Cut, number: int, registers: list[str] | None) -> Found:
+    program, entry = flow.program, flow.program.name
     runs = phase_runs(flow)
     if isinstance(target, Cut):
         whole = phase_runs(target._piece.flow)
@@ -172,13 +170,11 @@ def _phase(
         found = [program.registers[r] for r in seen]
     else:
         found = named(program, last.statement, [_new_name(target, n) for n in registers])
-    return program, [Site(last.statement, True)], [Stored(r.name, shown.get(r.name, r.name), r.type) for r in found], notes
+    return [Site(last.statement, True)], [Stored(r.name, shown.get(r.name, r.name), r.type) for r in found], notes
 
 
-def _line(
-    target: Document | Cut, entry: str, line: int, registers: list[str] | None
-) -> tuple[Program, list[Site], list[Stored], list[str]]:
-    program = _program(target, entry)
+def _line(flow: Flow, target: Document | Cut, line: int, registers: list[str] | None) -> Found:
+    program, entry = flow.program, flow.program.name
     here: list[Instruction] = []
     for instruction in program.instructions[:-1]:
         start = instruction.statement.start
@@ -210,11 +206,11 @@ def _line(
     notes: list[str] = []
     if guard and not leaves:
         notes.append(f"line {line} is guarded: only the lanes where {guard} holds are stored")
-    return program, [Site(last.statement, not leaves, guard)], [Stored(r.name, shown.get(r.name, r.name), r.type) for r in found], notes
+    return [Site(last.statement, not leaves, guard)], [Stored(r.name, shown.get(r.name, r.name), r.type) for r in found], notes
 
 
-def _returns(target: Document | Cut, entry: str, registers: list[str] | None) -> tuple[Program, list[Site], list[Stored], list[str]]:
-    program = _program(target, entry)
+def _returns(flow: Flow, target: Document | Cut, registers: list[str] | None) -> Found:
+    program, entry = flow.program, flow.program.name
     if not registers:
         raise UsageError("a probe at every return stores named registers", hint="name the registers, as in --registers %r1,%r2")
     document, body = program.document, program.entry
@@ -223,7 +219,6 @@ def _returns(target: Document | Cut, entry: str, registers: list[str] | None) ->
         for i in program.instructions[:-1]
         if i.form is not None and i.form.control in LEAVES and body.start <= i.statement.start < body.end
     ]
-    flow = Flow(program)
     end = program.instructions[-1]
     if flow.cfg.block_of(end.index).predecessors or flow.cfg.block_of(end.index).start < end.index:
         sites.append(Site(document.statements[document.scopes[body.scope].last], False))
@@ -235,7 +230,7 @@ def _returns(target: Document | Cut, entry: str, registers: list[str] | None) ->
             raise UsageError(
                 f"{', '.join(registers)} are not the same registers at every return of {entry!r}", hint="probe one return's line"
             )
-    return program, sites, [Stored(r.name, shown.get(r.name, r.name), r.type) for r in found], []
+    return sites, [Stored(r.name, shown.get(r.name, r.name), r.type) for r in found], []
 
 
 def _require(found: list, nothing: str) -> None:

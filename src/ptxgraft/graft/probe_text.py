@@ -1,7 +1,7 @@
 """The text of a probe: which row a lane owns, the stores, and how the buffer's address reaches them.
 
 Invariant: a store happens only where block number and slot number are below the buffer's number of slots, computed in 64 bits from the launch's own
-shape, so that no shape can make two warps share a slot.
+shape, so that no shape can make two warps share a slot, and where the passage's number is below the number of passages that a row has room for.
 """
 
 from __future__ import annotations
@@ -17,15 +17,28 @@ from ptxgraft.graft.probe_sites import Site, Stored
 from ptxgraft.isa import Program
 from ptxgraft.text import Document, EditScript, FreshNames, Function, Kind, Statement, split_operands
 
+HEAD = 4
+"""Words before the passages of a stage that keeps several: their count, and padding, so that 16-byte stores stay aligned."""
+
 
 @dataclass(slots=True)
 class Part:
-    """One stage's stores: at ``sites``, the registers ``stored``, from word ``first_word`` of a lane's row on, filled up to ``words``."""
+    """One stage's stores: at ``sites``, the registers ``stored``, from word ``first_word`` of a lane's row on, filled up to ``words``.
+
+    ``iterations`` 0: a lane's last passage stays. Else the first that many passages have ``words`` each, behind ``HEAD`` words, the first of which counts
+    all of them.
+    """
 
     sites: Sequence[Site]
     stored: Sequence[Stored]
     first_word: int
     words: int
+    iterations: int = 0
+
+    @property
+    def size(self) -> int:
+        """Words of a row that the stage takes."""
+        return HEAD + self.iterations * self.words if self.iterations else self.words
 
 
 @dataclass(slots=True)
@@ -53,6 +66,12 @@ def write_probe(program: Program, parts: Sequence[Part], buffer: ProbeBuffer) ->
             _add_parameters(script, function, pointer, slots)
     for call, caller in _calls(document, threaded):
         _pass_on(script, program, call, caller, threaded, buffer, (pointer, slots), fresh)
+    counted = [part for part in parts if part.iterations]
+    if counted:
+        scratch = Scratch(fresh)
+        lines = _source(program, entry, buffer, (pointer, slots), scratch)
+        first = _first_statement(document, entry)
+        script.insert_before(first, indented(document, first, _clear(lines, counted, buffer, scratch)))
     for part, site in [(p, site) for p in parts for site in p.sites]:
         function = document.function_of(site.statement)
         assert function is not None
@@ -106,10 +125,52 @@ def _store(source: tuple[list[str], str, str], part: Part, guard: str, buffer: P
             wanted = scratch.register("pred")
             lines.append(f"not.pred {wanted}, {guard[1:].strip()};")
         lines.append(f"and.pred {allowed}, {allowed}, {wanted};")
+    first = part.first_word
+    if part.iterations:
+        lines += _passage(part, row, allowed, scratch)
+        first += HEAD
     for i in range(0, part.words, 4):
-        at = 4 * (part.first_word + i)
-        place = f"{row}+{at}" if at else row
-        lines.append(f"@{allowed} st.global.v4.b32 [{place}], {{{', '.join(held[i : i + 4])}}};")
+        lines.append(f"@{allowed} st.global.v4.b32 [{_place(row, first + i)}], {{{', '.join(held[i : i + 4])}}};")
+    return _block(lines, scratch)
+
+
+def _passage(part: Part, row: str, allowed: str, scratch: Scratch) -> list[str]:
+    """Statements that count the passage, move ``row`` to its words, and leave ``allowed`` where there is room for it."""
+    number, next_number = scratch.register("b32"), scratch.register("b32")
+    wide = scratch.register("b64")
+    count = _place(row, part.first_word)
+    return [
+        f"mov.u32 {number}, 0;",
+        f"@{allowed} ld.global.u32 {number}, [{count}];",
+        f"add.u32 {next_number}, {number}, 1;",
+        f"@{allowed} st.global.u32 [{count}], {next_number};",
+        f"setp.lt.and.u32 {allowed}, {number}, {part.iterations}, {allowed};",
+        f"mul.wide.u32 {wide}, {number}, {4 * part.words};",
+        f"add.u64 {row}, {row}, {wide};",
+    ]
+
+
+def _clear(source: tuple[list[str], str, str], parts: Sequence[Part], buffer: ProbeBuffer, scratch: Scratch) -> str:
+    """The block at the entry's beginning: no passage was counted yet, whatever the buffer holds."""
+    lines, pointer, slots = source
+    row, allowed, zero = scratch.register("b64"), scratch.register("pred"), scratch.register("b32")
+    lines = [*lines, *_row(pointer, slots, row, allowed, buffer, scratch), f"mov.u32 {zero}, 0;"]
+    lines += [f"@{allowed} st.global.u32 [{_place(row, part.first_word)}], {zero};" for part in parts]
+    return _block(lines, scratch)
+
+
+def _first_statement(document: Document, entry: Function) -> Statement:
+    """The first of an entry's statements that is run, or the label or brace before it: nothing branches to what stands before that."""
+    assert entry.body is not None
+    inside = (document.statements[i] for i in entry.body)
+    return next((s for s in inside if s.kind != Kind.DIRECTIVE), document.statements[document.scopes[entry.scope].last])
+
+
+def _place(row: str, word: int) -> str:
+    return f"{row}+{4 * word}" if word else row
+
+
+def _block(lines: Sequence[str], scratch: Scratch) -> str:
     return "\n".join(["{", *("\t" + line for line in [*scratch.declarations(), *lines]), "}"])
 
 

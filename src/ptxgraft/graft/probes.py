@@ -1,12 +1,11 @@
-"""Probes: debug stores of chosen registers, and the arrays they read back as.
+"""What a probe is: the debug stores put into a module, and the arrays that its buffer reads back as.
 
-Invariant: a probe changes nothing but its buffer, and nothing past the buffer's slots; two threads of one launch never share a row, however
-the kernel is launched.
+Invariant: what is read is what a lane stored, or it is said that it stored nothing; a buffer never says more than its launch's warps could write.
 
 The buffer is an array of slots, one for each warp of each block: slot ``block * warps + warp`` with blocks numbered ``x + gx*(y + gy*z)`` and warps by
 linear thread number / 32. A slot has ``max(floor, 32 * words * 4)`` bytes rounded up to a power of two; lane L's row of ``words`` 32-bit words is at
 byte ``L * words * 4`` of it; ``words`` is padded to a multiple of four, so that 16-byte stores stay aligned. Several stages probed at once share a
-row: each has its own words of it.
+row: each has its own words of it. A stage that keeps several passages has four words, of which the first counts them, then the words of each passage.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ptxgraft.errors import UnsupportedError, UsageError
-from ptxgraft.graft.carry import check_carried, words
-from ptxgraft.graft.cut import Cut
-from ptxgraft.graft.excerpt import RegionChoice
-from ptxgraft.graft.probe_sites import Stage, Stored, find_sites
-from ptxgraft.graft.probe_text import Part, ProbeBuffer, write_probe
-from ptxgraft.isa import Register, align_up
+from ptxgraft.errors import UsageError
+from ptxgraft.graft.carry import words
+from ptxgraft.graft.probe_diff import StageDifference, compare_stored, paired
+from ptxgraft.graft.probe_sites import Stage, Stored
+from ptxgraft.graft.probe_text import HEAD
+from ptxgraft.isa import align_up
 from ptxgraft.text import Document
 
 FILL = 0xA5
@@ -34,6 +33,8 @@ _TYPES = {
     "u8": np.uint8, "b8": np.uint8, "u16": np.uint16, "b16": np.uint16, "bf16": np.uint16,
 }  # fmt: skip
 
+_FILL_WORD = np.uint32(FILL * 0x01010101)
+
 Grid = Sequence[int]
 
 
@@ -42,7 +43,8 @@ class Probe:
     """A probed module, ``document``, made of ``original``. ``registers`` are (name, type) in the order of their words; ``words`` is padded, ``slot_bytes`` a power of two; ``lines`` are
     the lines of the text that was probed, after or before which it stores. ``argument`` is the existing argument used, (offset, byte offset), or None; then
     ``argument_offset`` is where the added pointer lies in the argument block, its number of slots 8 bytes later. ``slots`` is the capacity
-    compiled into the text (0: it is the added argument's). ``first_word`` is where the stage's registers start in a lane's row."""
+    compiled into the text (0: it is the added argument's). ``first_word`` is where the stage's words start in a lane's row. ``iterations`` 0: a lane's last
+    passage stays; else how many passages are kept, the first ones."""
 
     document: Document
     original: Document
@@ -58,6 +60,7 @@ class Probe:
     stored: list[Stored]
     notes: list[str] = field(default_factory=list)
     first_word: int = 0
+    iterations: int = 0
 
     @property
     def text(self) -> bytes:
@@ -82,109 +85,35 @@ class Probe:
             + slots.to_bytes(4, "little")
         )
 
+    def read(self, buffer: bytes | bytearray | NDArray, grid: Grid, block: Grid, empty: bool = False) -> Reading:
+        """What the probe's buffer holds after a launch, from its first slot on. Blocks past the buffer's capacity are left out.
 
-def probe(
-    target: Document | Cut,
-    entry: str,
-    where: Stage,
-    registers: list[str] | None = None,
-    region: RegionChoice = None,
-    argument: tuple[int, int] | None = None,
-    floor: int = 1024,
-    slots: int | None = None,
-) -> Probe:
-    """Put a probe into an entry.
+        UsageError when nothing was stored at all, unless ``empty``: then that is a reading too.
+        """
+        rows = _rows(self, buffer, grid, block)
+        reading = Reading(self, *_unpacked(self, rows))
+        if not empty and not reading.stored.any():
+            raise UsageError(
+                f"probe {self.where!r} of {self.entry!r} read back nothing: no lane came to line {', '.join(map(str, self.lines))}",
+                hint="was the probed module launched with the buffer, and filled before it?",
+            )
+        return reading
 
-    ``where``: ``a`` (the region's live-ins before its first statement), ``p<N>`` (the D registers of phase N after its last tensor-core statement),
-    ``out`` (the region's live-outs after its last statement), ``ret`` (at every return; ``registers`` needed), or a line (the registers written there, for the
-    lanes that executed it; or named ones for every lane that passes; before a branch or return, else after the statement).
-    ``target``: a document, or a ``Cut``: then its new module is probed at the same stage, and names and lines are the original's.
-    ``registers`` replaces the stage's own choice. ``argument`` None adds two trailing parameters (pointer, number of slots); (offset, byte offset)
-    stores through an existing pointer argument, and ``slots`` says how many slots fit there.
+    def diff(self, a: Reading, b: Reading) -> StageDifference:
+        """This stage in two runs, ``a`` the expected one; ``b`` may be of a probe at the same stage of another module.
 
-    UsageError for a stage, line or register that is not there; UnsupportedError for a stage that a graft does not have.
-    """
-    return probe_many(target, entry, [where], registers, region, argument, floor, slots)[0]
-
-
-def probe_many(
-    target: Document | Cut,
-    entry: str,
-    stages: Sequence[Stage],
-    registers: list[str] | None = None,
-    region: RegionChoice = None,
-    argument: tuple[int, int] | None = None,
-    floor: int = 1024,
-    slots: int | None = None,
-    missing: dict[Stage, str] | None = None,
-) -> list[Probe]:
-    """One probed module for several stages: a ``Probe`` for each, all with the same text and buffer. Arguments and errors as for ``probe``.
-
-    With ``missing``, a stage that cannot be probed is left out and the reason put there; UsageError when that leaves none.
-    """
-    if floor < 1:
-        raise UsageError(f"floor {floor} is no size", hint="give a number of bytes")
-    found = {}
-    for stage in stages:
-        try:
-            found[stage] = find_sites(target, entry, stage, registers, region)
-        except (UnsupportedError, UsageError) as error:
-            if missing is None:
-                raise
-            # The hint is for one who named the stage.
-            missing[stage] = error.message if error.place is None else f"{error.place}: {error.message}"
-    if not found:
-        raise UsageError(f"{entry!r} has no stage to probe", hint="; ".join(f"{k}: {v}" for k, v in (missing or {}).items()))
-    program = next(iter(found.values()))[0]
-    parts: list[Part] = []
-    first_word = 0
-    for _, sites, stored, _ in found.values():
-        check_carried([Register(0, s.name, s.type, 0) for s in stored], "probe's")
-        padded = align_up(sum(words(s.type) for s in stored), 4)
-        parts.append(Part(sites, stored, first_word, padded))
-        first_word += padded
-    slot_bytes = 1 << (max(floor, 32 * first_word * 4) - 1).bit_length()
-    argument_offset = align_up(program.param_bytes, 8)
-    buffer = ProbeBuffer(argument, slots or 0, slot_bytes, first_word)
-    if argument is not None:
-        check_argument(program.params, argument, slots)
-    text = write_probe(program, parts, buffer)
-    document = program.document
-    parsed = Document.parse(text, f"{document.name} (probed)")
-    return [
-        Probe(
-            parsed,
-            document,
-            entry,
-            stage,
-            [document.line(s.statement.start) for s in part.sites],
-            [(s.shown, s.type.name) for s in part.stored],
-            first_word,
-            slot_bytes,
-            argument,
-            argument_offset,
-            buffer.slots,
-            list(part.stored),
-            notes,
-            part.first_word,
-        )
-        for part, (stage, (_, _, _, notes)) in zip(parts, found.items(), strict=True)
-    ]
-
-
-def check_argument(params: list, argument: tuple[int, int], slots: int | None) -> None:
-    """UsageError when an argument offset is no pointer's, the byte offset no multiple of 16, or the number of slots is missing."""
-    offset, start = argument
-    holder = next((p for p in params if p.offset <= offset and offset + 8 <= p.offset + p.size), None)
-    if holder is None or offset % 8:
-        places = ", ".join(f"{p.offset} ({p.name})" for p in params if p.size >= 8)
-        raise UsageError(
-            f"argument offset {offset} holds no pointer", hint=f"8-byte arguments are at {places}" if places else "the entry has none"
-        )
-    if start < 0 or start % 16:
-        raise UsageError(f"byte offset {start} is no multiple of 16", hint="16-byte stores must stay aligned")
-    if not slots or not 0 < slots < 1 << 32:
-        raise UsageError("an existing argument needs the number of slots that fit behind it", hint="give slots")
+        Registers are paired by name at ``a`` and ``out``, else by their place in the stage. UsageError when they cannot be, or nothing was stored in both.
+        """
+        if a.stored.shape != b.stored.shape:
+            raise UsageError(
+                f"stage {self.where!r}: the runs' shapes {a.stored.shape} and {b.stored.shape} differ", hint="launch both alike"
+            )
+        if not (a.stored.any() or b.stored.any()):
+            raise UsageError(f"stage {self.where!r}: no lane of either run stored anything, so there is nothing to compare")
+        couples = paired(str(self.where), a.bits, b.bits)
+        if isinstance(couples, str):
+            raise UsageError(f"stage {self.where!r}: {couples}")
+        return compare_stored(str(self.where), couples, a.stored, b.stored)
 
 
 def warps(block: Grid) -> int:
@@ -199,43 +128,75 @@ def _product(extents: Grid) -> int:
     return total
 
 
-def read_probe(probe: Probe, buffer: bytes | bytearray | np.ndarray, grid: Grid, block: Grid, bits: bool = False) -> dict[str, np.ndarray]:
-    """The stored registers by name, as arrays [block, warp, lane].
+@dataclass(slots=True, eq=False)
+class Reading:
+    """What one run stored at a probe.
+
+    ``bits`` are the registers by name as unsigned integers [block, warp, lane], with a last axis [passage] when the probe keeps several; ``stored`` says
+    which of them were stored, the others hold what the buffer held before. ``passages`` [block, warp, lane] counts all, kept or not; without
+    counting it is 0 or 1.
+    """
+
+    probe: Probe
+    bits: dict[str, NDArray]
+    stored: NDArray[np.bool_]
+    passages: NDArray[np.uint32]
+
+    @property
+    def values(self) -> dict[str, NDArray]:
+        """The registers in their types: predicates are bool, untyped ones unsigned, packed ones the unsigned of their width."""
+        types = {name: s.type.name for name, s in zip(self.bits, self.probe.stored, strict=True)}
+        return {name: _typed(array, types[name]) for name, array in self.bits.items()}
+
+    @property
+    def lost(self) -> int:
+        """Passages that there was no room for, over all lanes."""
+        kept = self.probe.iterations or 1
+        return int((np.maximum(self.passages, kept) - kept).sum(dtype=np.uint64))
+
+
+def read_probe(probe: Probe, buffer: bytes | bytearray | NDArray, grid: Grid, block: Grid, bits: bool = False) -> dict[str, NDArray]:
+    """The stored registers by name, as arrays [block, warp, lane] ([block, warp, lane, passage] when the probe keeps several).
 
     ``buffer``: the probe's bytes after the launch, from its first slot on. Types follow the registers' (predicates are bool, untyped ones unsigned, packed
     ones the unsigned of their width); ``bits`` gives every register as an unsigned integer, which is what to compare. Lanes that stored nothing
     hold the fill pattern (``touched`` tells). Blocks past the buffer's capacity are left out. UsageError when nothing was stored at all.
     """
-    rows = _rows(probe, buffer, grid, block)
-    if not _touched(probe, rows).any():
-        raise UsageError(
-            f"probe {probe.where!r} of {probe.entry!r} read back nothing: no lane came to line {', '.join(map(str, probe.lines))}",
-            hint="was the probed module launched with the buffer, and filled before it?",
-        )
-    result: dict[str, np.ndarray] = {}
-    at = probe.first_word
-    for stored in probe.stored:
-        if stored.type.width == 64:
-            value = rows[..., at].astype(np.uint64) | rows[..., at + 1].astype(np.uint64) << np.uint64(32)
-            at += 2
-        else:
-            value = rows[..., at]
-            at += 1
-        result[_key(stored.shown, result)] = value if bits else _typed(value, stored.type.name)
-    return result
+    reading = probe.read(buffer, grid, block)
+    return reading.bits if bits else reading.values
 
 
-def touched(probe: Probe, buffer: bytes | bytearray | np.ndarray, grid: Grid, block: Grid) -> np.ndarray:
-    """Which lanes stored something: bool [block, warp, lane]. A row that holds the fill pattern in every word counts as not stored."""
-    return _touched(probe, _rows(probe, buffer, grid, block))
+def touched(probe: Probe, buffer: bytes | bytearray | NDArray, grid: Grid, block: Grid) -> NDArray[np.bool_]:
+    """Which lanes stored something: bool [block, warp, lane], or [block, warp, lane, passage]. Without passages a row that holds the fill pattern in every
+    word counts as not stored."""
+    return probe.read(buffer, grid, block, empty=True).stored
 
 
-def _touched(probe: Probe, rows: np.ndarray) -> np.ndarray:
-    own = rows[..., probe.first_word : probe.first_word + sum(words(s.type) for s in probe.stored)]
-    return (own != np.uint32(FILL * 0x01010101)).any(axis=-1)
+def _unpacked(probe: Probe, rows: NDArray) -> tuple[dict[str, NDArray], NDArray[np.bool_], NDArray[np.uint32]]:
+    """(registers, what was stored, passages) of the stage in the buffer's rows."""
+    used = sum(words(s.type) for s in probe.stored)
+    first, kept = probe.first_word, probe.iterations
+    if kept:
+        passages = np.where(rows[..., first] == _FILL_WORD, np.uint32(0), rows[..., first])
+        padded = align_up(used, 4)
+        own = rows[..., first + HEAD : first + HEAD + kept * padded].reshape(*rows.shape[:-1], kept, padded)
+        stored = np.arange(kept) < passages[..., None]
+    else:
+        own = rows[..., first : first + used]
+        stored = (own != _FILL_WORD).any(axis=-1)
+        passages = stored.astype(np.uint32)
+    bits: dict[str, NDArray] = {}
+    at = 0
+    for item in probe.stored:
+        value = own[..., at]
+        if item.type.width == 64:
+            value = value.astype(np.uint64) | own[..., at + 1].astype(np.uint64) << np.uint64(32)
+        at += words(item.type)
+        bits[_key(item.shown, bits)] = value
+    return bits, stored, passages
 
 
-def _key(name: str, taken: dict[str, np.ndarray]) -> str:
+def _key(name: str, taken: dict[str, NDArray]) -> str:
     number, key = 1, name
     while key in taken:
         number += 1
@@ -243,7 +204,7 @@ def _key(name: str, taken: dict[str, np.ndarray]) -> str:
     return key
 
 
-def _typed(value: np.ndarray, type_name: str) -> np.ndarray:
+def _typed(value: NDArray, type_name: str) -> NDArray:
     kind = np.dtype(_TYPES.get(type_name, value.dtype))
     if kind == np.bool_:
         return value == 1
@@ -252,7 +213,7 @@ def _typed(value: np.ndarray, type_name: str) -> np.ndarray:
     return value.view(kind)
 
 
-def _rows(probe: Probe, buffer: bytes | bytearray | np.ndarray, grid: Grid, block: Grid) -> np.ndarray:
+def _rows(probe: Probe, buffer: bytes | bytearray | NDArray, grid: Grid, block: Grid) -> NDArray:
     """The buffer as words [block, warp, lane, word]."""
     data = np.ascontiguousarray(buffer).view(np.uint8).reshape(-1) if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
     per_block = warps(block)

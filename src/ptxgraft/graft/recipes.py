@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ptxgraft.errors import SourceError, UnsupportedError, UsageError
-from ptxgraft.graft.probes import Probe, probe
+from ptxgraft.graft.probes import Probe
+from ptxgraft.graft.probing import probe
 from ptxgraft.graft.recipe_file import RecipeFile, called, recipe_file, shown
 from ptxgraft.isa import bind
 from ptxgraft.text import Document, EditScript, Function, Statement, is_number, register_declarations

@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ptxgraft import capture
 from ptxgraft.errors import UsageError
 from ptxgraft.flow import Flow
-from ptxgraft.graft import Cut, probe
+from ptxgraft.graft import Cut, compare_stored, paired, probe
 from ptxgraft.isa import Program, bind
 from ptxgraft.spec import phase_runs
 from ptxgraft.text import Document
@@ -68,7 +65,7 @@ def bisect(
     launch, _ = poisoned(recorded, mine)
     found = Bisection(None, skipped=skipped)
     for batch in _batches(pairs, Sides(name, mine, theirs), launch, skipped):
-        mine_read, theirs_read = (consult(oracle, launch, engine=engine, profile=profile) for oracle in batch.oracles)
+        mine_read, theirs_read = (consult(oracle, launch, engine=engine, profile=profile, check=False) for oracle in batch.oracles)
         if found.outputs is None:
             found.outputs = _outputs(mine_read, theirs_read)
         for pair in batch.pairs:
@@ -226,35 +223,19 @@ def _difference(mine: Readings, theirs: Readings, pair: Pair, recorded: capture.
     if expected is None and found is None:
         return "no lane of either run came there"
     # Where only one of the runs came, any register shows it.
-    couples = _couples(pair, expected or found or {}, found or expected or {})
+    couples = paired(pair.stage, expected or found or {}, found or expected or {})
     if isinstance(couples, str):
         return couples
-    first: Bisection | None = None
-    total = 0
-    for register, (a, b) in couples.items():
-        wrong = (came != came_too) | ((a != b) & came & came_too)
-        total += int(wrong.sum())
-        if first is None and total:
-            block, warp, lane = place = tuple(int(i) for i in np.argwhere(wrong)[0])
-            first = Bisection(pair.stage, None, register, _coordinates(block, recorded.grid), warp, lane)
-            first.expected = int(a[place]) if came[place] else None
-            first.found = int(b[place]) if came_too[place] else None
-    if first is not None:
-        first.values_differing = total
-    return first
+    compared = compare_stored(pair.stage, couples, came, came_too)
+    if compared.first is None:
+        return None
+    first = compared.first
+    difference = Bisection(pair.stage, None, first.register, _coordinates(first.block, recorded.grid), first.warp, first.lane)
+    difference.expected, difference.found, difference.values_differing = first.expected, first.found, compared.differing
+    return difference
 
 
 def _coordinates(block: int, grid: tuple[int, int, int]) -> tuple[int, int, int]:
     """A block's coordinates from its linear number, x fastest."""
     x, y, _ = grid
     return block % x, block // x % y, block // (x * y)
-
-
-def _couples(pair: Pair, expected: dict[str, NDArray], found: dict[str, NDArray]) -> dict[str, tuple[NDArray, NDArray]] | str:
-    """Registers of both sides that belong together, by the original's names."""
-    if pair.stage in BORDERS:
-        common = {r: (a, found[r]) for r, a in expected.items() if r in found}
-        return common or "the two modules have no register in common there"
-    if len(expected) != len(found):
-        return f"the original stores {len(expected)} registers there, the graft {len(found)}"
-    return {r: (a, b) for (r, a), b in zip(expected.items(), found.values(), strict=True)}
