@@ -140,7 +140,7 @@ class Statements:
             assert form.meaning is not None
             return list(_flat(form.meaning(lanes, *given, **form.options)))
 
-        return self.lanes.outline(form.opcode, values, body)
+        return self.lanes.outline(form.opcode.replace("::", "."), values, body)
 
     # -- operands -----------------------------------------------------------------------------------------------------
     def input(self, role: Role, operand: Operand | None) -> tuple[object, ...]:

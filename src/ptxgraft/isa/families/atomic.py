@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ptxgraft.isa import floats
 from ptxgraft.isa.families.memory import space_name
 from ptxgraft.isa.lanes import Lanes, Value
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.packed import each, element
+from ptxgraft.isa.table import instruction
 from ptxgraft.isa.types import type_of
 
 ORDER = "{sem:relaxed|acquire|release|acq_rel}?.{scope:cta|cluster|gpu|sys}?.{space:global|shared|shared::cta|shared::cluster}?"
@@ -243,22 +245,28 @@ def red_vector(lanes: Lanes, a: Value, b: tuple[Value, ...], policy: Value, *, s
     _each(lanes, a, b, space, type)
 
 
-def _each(lanes: Lanes, a: Value, b: tuple[Value, ...], space: str, type: str) -> tuple[Value, ...]:
+def _each(lanes: Lanes, a: Value, b: tuple[Value, ...], space: str, type: str, op: str = "add") -> tuple[Value, ...]:
     name, width = space_name(space), type_of(type).width
     results = []
-    for i, element in enumerate(b):
+    for i, value in enumerate(b):
         place = lanes.add(a, lanes.const(i * width // 8, 64))
-        results.append(lanes.atomic(name, place, width, _float_add(lanes, name, place, type, element)))
+        update = _float_add(lanes, name, place, type, value) if op == "add" else _float_extreme(lanes, op, type, value)
+        results.append(lanes.atomic(name, place, width, update))
     return tuple(results)
+
+
+def _float_extreme(lanes: Lanes, op: str, type: str, b: Value) -> Callable[[Value], Value]:
+    """As ``min`` and ``max``: of a number and a NaN the number."""
+    return lambda old: each(lanes, type, lambda x, y: floats.extreme(lanes, element(type), op == "max", x, y), old, b)
 
 
 @instruction(
     f"atom.{GLOBAL_ORDER}.{VECTOR_HALVES}", d="out {type} {vec}", a="addr", b="in {type} {vec}", policy="in b64 ?", legal=_vector_legal,
     since=(8, 1), sm=90, loads="{space}", stores="{space}",
 )  # fmt: skip
-@declare_only
-def atom_vector_half(lanes: Lanes, a: Value, b: tuple[Value, ...], policy: Value) -> None:
-    """As ``atom.noftz``, element by element."""
+def atom_vector_half(lanes: Lanes, a: Value, b: tuple[Value, ...], policy: Value, *, space: str, op: str, type: str) -> tuple[Value, ...]:
+    """d = memory at [a]; memory = its sum with b, the smaller or the larger, element by element."""
+    return _each(lanes, a, b, space, type, op)
 
 
 @instruction(
@@ -272,6 +280,6 @@ def atom_vector_half(lanes: Lanes, a: Value, b: tuple[Value, ...], policy: Value
     loads="{space}",
     stores="{space}",
 )
-@declare_only
-def red_vector_half(lanes: Lanes, a: Value, b: tuple[Value, ...], policy: Value) -> None:
-    """As ``red.noftz``, element by element."""
+def red_vector_half(lanes: Lanes, a: Value, b: tuple[Value, ...], policy: Value, *, space: str, op: str, type: str) -> None:
+    """Memory at [a] = its sum with b, the smaller or the larger, element by element."""
+    _each(lanes, a, b, space, type, op)

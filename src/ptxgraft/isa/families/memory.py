@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.operands import Imm
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.table import instruction
 from ptxgraft.isa.types import type_of
 
 TYPES = "{type:b8|b16|b32|b64|b128|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64}"
@@ -133,19 +133,6 @@ def prefetchu(lanes: Lanes, a: Value) -> None:
 @instruction("applypriority.{space:global}?.L2::evict_normal", a="addr", size="text", since=(7, 4), sm=80)
 def applypriority(lanes: Lanes, a: Value, size: Imm) -> None:
     """Nothing: the eviction priority of 128 bytes would change."""
-
-
-@instruction(
-    "createpolicy.fractional.{primary:L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged}"
-    ".{secondary:L2::evict_first|L2::evict_unchanged}?.b64",
-    d="out b64",
-    fraction="in f32 ?",
-    since=(7, 4),
-    sm=80,
-)
-@declare_only
-def createpolicy(lanes: Lanes, fraction: Value) -> None:
-    """A cache policy: 64 bits whose layout the manual leaves open."""
 
 
 # -- asynchronous copies --------------------------------------------------------------------------------------------------

@@ -1,20 +1,17 @@
-"""Conversions with six- and four-bit floats, with bare exponents and with random bits (PTX ISA manual, "cvt": what came with PTX 8.6).
+"""Conversions with six- and four-bit floats and with bare exponents (PTX ISA manual, "cvt": what came with PTX 8.6).
 
-Invariant: the first of two operands, or the upper half of one, becomes the upper element. What the manual leaves open (which random bits
-belong to a discarded bit, how a sign becomes an exponent) is declared and has no meaning here.
+Invariant: the first of two operands, or the upper half of one, becomes the upper element. Conversions with factors are in ``scaled``, those with random
+bits in ``stochastic``.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
 
 from ptxgraft.isa import floats
 from ptxgraft.isa.families.convert import cvt_halves_of_eights, cvt_tf32
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.packed import halves
 from ptxgraft.isa.small_floats import SMALL, from_single, to_half
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.table import instruction
 
 SMALLEST = "e2m1x2|e2m3x2|e3m2x2"
 ONE, TWO, HALF, NAN = 0x3F800000, 0x40000000, 0x3F000000, 0x7FC00000
@@ -45,7 +42,7 @@ def cvt_small(lanes: Lanes, a: Value, b: Value, *, relu: str, dtype: str) -> Val
     return _packed(lanes, dtype, a, b, relu)
 
 
-def _singles(lanes: Lanes, type: str, a: Value) -> tuple[Value, ...]:
+def singles_of(lanes: Lanes, type: str, a: Value) -> tuple[Value, ...]:
     return tuple(lanes.float_convert(type.removesuffix("x2"), "f32", half) for half in halves(lanes, a))
 
 
@@ -59,7 +56,7 @@ def _singles(lanes: Lanes, type: str, a: Value) -> tuple[Value, ...]:
 )  # fmt: skip
 def cvt_small_of_halves(lanes: Lanes, a: Value, *, relu: str, dtype: str, type: str) -> Value:
     """As above of the halves of a."""
-    lower, upper = _singles(lanes, type, a)
+    lower, upper = singles_of(lanes, type, a)
     return _packed(lanes, dtype, upper, lower, relu)
 
 
@@ -69,7 +66,7 @@ def cvt_small_of_halves(lanes: Lanes, a: Value, *, relu: str, dtype: str, type: 
 )  # fmt: skip
 def cvt_eights_of_bf16(lanes: Lanes, a: Value, *, relu: str, dtype: str) -> Value:
     """Each half of a to the byte of its place."""
-    lower, upper = _singles(lanes, "bf16x2", a)
+    lower, upper = singles_of(lanes, "bf16x2", a)
     return _packed(lanes, dtype, upper, lower, relu)
 
 
@@ -102,31 +99,52 @@ def cvt_halves_of_small(lanes: Lanes, a: Value, *, relu: str, type: str) -> Valu
 def cvt_bf16_of_small(lanes: Lanes, a: Value, *, relu: str, type: str) -> Value:
     """Each element of a, exactly, to the half of its place; NaN gives 0x7FFF."""
     of_halves = cvt_halves_of_eights if type in ("e4m3x2", "e5m2x2") else cvt_halves_of_small
-    singles = _singles(lanes, "f16x2", of_halves(lanes, a, relu=relu, type=type))
+    singles = singles_of(lanes, "f16x2", of_halves(lanes, a, relu=relu, type=type))
     return lanes.concat([lanes.float_convert("f32", "bf16", x) for x in singles])
 
 
-@instruction(
-    f"cvt.rn.{{satfinite}}?.{{relu}}?.{{scaled:scaled::n2::ue8m0}}?.bf16x2.{{type:{SMALLEST}|e4m3x2|e5m2x2}}", d="out bf16x2", a="in {type}",
-    factors="{factors}", derive=lambda scaled, **rest: {"factors": "in b16" if scaled else ""},
-    legal=lambda *, satfinite, scaled, **rest: bool(satfinite or scaled), since=(9, 2), sm=100, specific="f",
-)  # fmt: skip
-@declare_only
-def cvt_bf16_scaled(lanes: Lanes) -> None:
-    """As above, times powers of two, limited to finite numbers."""
-
-
 # -- bare exponents -------------------------------------------------------------------------------------------------------
-@instruction("cvt.{rounding:rz|rp}.{satfinite}?.ue8m0x2.f32", d="out ue8m0x2", a="in f32", b="in f32", since=(8, 6), sm=100, specific="f")
-@declare_only
-def cvt_exponents(lanes: Lanes) -> None:
+def _exponent(lanes: Lanes, a: Value, rounding: str, satfinite: str) -> Value:
+    """An f32 as the exponent of a power of two, its sign left out, as CUDA's own conversions have it on the host. 2**-127 is the least, NaN is 0xFF."""
+    size = floats.magnitude(lanes, "f32", a)
+    infinity = lanes.const(0x7F800000, 32)
+    code = lanes.shift_right(size, lanes.const(23, 32))
+    if rounding == "rp":
+        inexact = lanes.compare("ne", lanes.and_(size, lanes.const(0x7FFFFF, 32)), lanes.const(0, 32))
+        between = lanes.and_(lanes.compare("gt", size, lanes.const(0x400000, 32)), lanes.compare("lt", size, infinity))
+        code = lanes.add(code, lanes.resize(lanes.and_(inexact, between), 32))
+    if satfinite:
+        large = lanes.and_(lanes.compare("eq", code, lanes.const(0xFF, 32)), lanes.compare("le", size, infinity))
+        code = lanes.select(large, lanes.const(0xFE, 32), code)
+    return lanes.resize(code, 8)
+
+
+@instruction(
+    "cvt.{rounding:rz|rp}.{satfinite}?.ue8m0x2.f32", d="out ue8m0x2", a="in f32", b="in f32", since=(8, 6), sm=100, specific="f",
+    examples=[
+        ("cvt.rz.ue8m0x2.f32", (ONE, 0xC0400000), (0x7F80,)),
+        ("cvt.rp.ue8m0x2.f32", (0x3F800001, 0xC0400000), (0x8081,)),
+        ("cvt.rp.ue8m0x2.f32", (0x00400000, 0x00400001), (0x0001,)),
+        ("cvt.rp.satfinite.ue8m0x2.f32", (0x7F7FFFFF, NAN), (0xFEFF,)),
+        ("cvt.rz.ue8m0x2.f32", (0xFF800000, 0), (0xFF00,)),
+    ],
+)  # fmt: skip
+def cvt_exponents(lanes: Lanes, a: Value, b: Value, *, rounding: str, satfinite: str) -> Value:
     """d = the exponents of a and b, rounded down or up to a power of two."""
+    return lanes.concat([_exponent(lanes, x, rounding, satfinite) for x in (b, a)])
 
 
-@instruction("cvt.{rounding:rz|rp}.{satfinite}?.ue8m0x2.bf16x2", d="out ue8m0x2", a="in bf16x2", since=(8, 6), sm=100, specific="f")
-@declare_only
-def cvt_exponents_of_halves(lanes: Lanes) -> None:
+@instruction(
+    "cvt.{rounding:rz|rp}.{satfinite}?.ue8m0x2.bf16x2", d="out ue8m0x2", a="in bf16x2", since=(8, 6), sm=100, specific="f",
+    examples=[
+        ("cvt.rz.ue8m0x2.bf16x2", (0x3F80C040,), (0x7F80,)),
+        ("cvt.rp.satfinite.ue8m0x2.bf16x2", (0x7F810041,), (0xFF01,)),
+    ],
+)  # fmt: skip
+def cvt_exponents_of_halves(lanes: Lanes, a: Value, *, rounding: str, satfinite: str) -> Value:
     """d = the exponents of the halves of a."""
+    singles = [lanes.concat([lanes.const(0, 16), half]) for half in halves(lanes, a)]
+    return lanes.concat([_exponent(lanes, x, rounding, satfinite) for x in singles])
 
 
 @instruction(
@@ -159,45 +177,3 @@ def cvt_tf32_finite(lanes: Lanes, a: Value, *, rounding: str, relu: str) -> Valu
     result = cvt_tf32(lanes, a, rounding=rounding, relu=relu)
     infinite = lanes.compare("eq", floats.magnitude(lanes, "f32", result), lanes.const(0x7F800000, 32))
     return lanes.select(infinite, lanes.sub(result, lanes.const(0x2000, 32)), result)
-
-
-# -- random bits, fixed point ---------------------------------------------------------------------------------------------
-@instruction(
-    "cvt.rs.{relu}?.{satfinite}?.{dtype:f16x2|bf16x2}.f32", d="out {dtype}", a="in f32", b="in f32", random="in b32", since=(8, 7), sm=100,
-    specific="a",
-)  # fmt: skip
-@declare_only
-def cvt_random(lanes: Lanes) -> None:
-    """d = a and b, rounded up or down as the random bits have it."""
-
-
-@instruction(
-    "cvt.rs.{relu}?.satfinite.{dtype:e4m3x4|e5m2x4|e2m3x4|e3m2x4|e2m1x4}.f32", d="out {dtype}", a="in f32 x4", random="in b32",
-    since=(8, 7), sm=100, specific="a",
-)  # fmt: skip
-@declare_only
-def cvt_random_small(lanes: Lanes, a: Sequence[Value]) -> None:
-    """d = the four elements of a, the first uppermost, rounded up or down as the random bits have it."""
-
-
-_SINGLES: dict[str, Any] = {"a": "in f32", "b": "in f32"}
-_HALVES: dict[str, Any] = {"a": "in bf16x2"}
-
-for _types, _operands in (("s2f6x2.f32", _SINGLES), ("s2f6x2.bf16x2", _HALVES)):
-
-    @instruction(
-        f"cvt.rn.satfinite.{{relu}}?.{{scaled:scaled::n2::ue8m0}}?.{_types}", d="out s2f6x2", **_operands, factors="{factors}",
-        derive=lambda scaled, **rest: {"factors": "in b16" if scaled else ""}, since=(9, 1), sm=100, specific="a",
-    )  # fmt: skip
-    @declare_only
-    def cvt_fixed(lanes: Lanes) -> None:
-        """d = fixed-point numbers with six fraction bits, of operands divided by powers of two."""
-
-
-@instruction(
-    "cvt.rn.{satfinite}?.{relu}?.{scaled:scaled::n2::ue8m0}?.bf16x2.s2f6x2", d="out bf16x2", a="in s2f6x2", factors="{factors}",
-    derive=lambda scaled, **rest: {"factors": "in b16" if scaled else ""}, since=(9, 1), sm=100, specific="a",
-)  # fmt: skip
-@declare_only
-def cvt_of_fixed(lanes: Lanes) -> None:
-    """d = fixed-point numbers with six fraction bits, times powers of two."""

@@ -7,6 +7,7 @@ Since sm_50 the hardware's compiler emulates them, not always by the manual (doc
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.table import instruction
@@ -171,8 +172,8 @@ _SPELLINGS = {
 _MEANINGS = {root: _two(operation) for root, operation in OPERATIONS.items()} | {
     "vset": _compare, "vshl": _shift(left=True), "vshr": _shift(left=False),
 }  # fmt: skip
-_C = {"c": "in b32"}
-_LISTS: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (("", {}, {}), (_SECOND, _C, {}), ("", _C, {"d": _PART}))
+_C: dict[str, Any] = {"c": "in b32"}
+_LISTS: tuple[tuple[str, dict[str, Any], dict[str, str]], ...] = (("", {}, {}), (_SECOND, _C, {}), ("", _C, {"d": _PART}))
 """The manual's operand lists: the second operation, its operand, the parts of d that may be merged into it."""
 for _root, _spelling in _SPELLINGS.items():
     for (_second, _c, _merged), _rows in zip(_LISTS, _EXAMPLES[_root], strict=True):
