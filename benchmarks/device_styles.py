@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +28,9 @@ from numpy.typing import NDArray
 from benchmarks import device, recording
 from ptxgraft import data
 from ptxgraft.errors import DeviceError, PtxgraftError
-from ptxgraft.graft import STYLES, assemble, cut, find_ptxas
+from ptxgraft.graft import STYLES, Cut, assemble, cut, find_ptxas
+from ptxgraft.graft import styles as graft_styles
+from ptxgraft.graft.phases import PhasePlan
 from ptxgraft.run.images import Surface
 from ptxgraft.run.launch import Launch
 from ptxgraft.run.reference import reference_document, reference_launch
@@ -38,6 +41,7 @@ TOKENS = {"enc4": (80, 46), "dec0": (1288, 744)}
 PIXELS = {"enc4": (4, 4), "dec0": (4, 2)}
 """Pixels of a token, width and height."""
 WINDOW = 8
+UNSPILLED = "phases without spills"
 _SASS = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 ROUNDS = 101
@@ -96,20 +100,48 @@ class Built:
 
 
 def build(layer: str, target: str, styles: Sequence[str] = STYLES) -> list[Built]:
-    """The original and the identity graft of each style, assembled."""
+    """The original and the identity graft of each style, assembled; and the phases cut without its spills, which a call that keeps registers
+    does not need: what it saves is their share."""
     original = reference_document(layer)
-    block = data.launch_arguments(layer).block
+    documents: dict[str, tuple[Document, list[str]]] = {"original": (original, [])}
+    for name in styles:
+        made = _identity(layer, original, name)
+        documents[name] = (made.document, made.notes)
+    if "phases" in styles:
+        made = without_spills(layer, original)
+        documents[UNSPILLED] = (made.document, made.notes)
+    with ThreadPoolExecutor() as pool:
+        results = list(pool.map(lambda d: assemble(d[0], target), documents.values()))
     built: list[Built] = []
-    for name in ("original", *styles):
-        made = None if name == "original" else cut(original, layer, style=name, body="identity", block=block)
-        document = original if made is None else made.document
-        result = assemble(document, target)
+    for (name, (document, notes)), result in zip(documents.items(), results, strict=True):
         if result.cubin is None:
             raise DeviceError(f"{layer}, {name}: ptxas refuses the graft\n{result.log}")
         spills = [sum(int(m[i]) for m in _SPILLS.finditer(result.log)) for i in (1, 2)]  # the callees' too
         usage = {"registers": result.usage()[layer].registers, "spill_stores": spills[0], "spill_loads": spills[1]}
-        built.append(Built(name, document, result.cubin, usage, [] if made is None else made.notes))
+        built.append(Built(name, document, result.cubin, usage, notes))
     return built
+
+
+def _identity(layer: str, document: Document, style: str) -> Cut:
+    return cut(document, layer, style=style, body="identity", block=data.launch_arguments(layer).block)
+
+
+def without_spills(layer: str, document: Document) -> Cut:
+    """The phases cut with nothing spilled: a function's call keeps the entry's registers all the same."""
+    plan = graft_styles.plan_phases
+
+    def unspilled(*arguments: Any) -> PhasePlan:
+        made = plan(*arguments)
+        for call in made.calls:
+            call.across = []
+        made.spill_words = 0
+        return made
+
+    graft_styles.plan_phases = unspilled
+    try:
+        return _identity(layer, document, "phases")
+    finally:
+        graft_styles.plan_phases = plan
 
 
 def section(cubin: bytes, name: str) -> bytes:
@@ -242,6 +274,9 @@ def layer_result(card: device.Device, layer: str, rounds: int, tokens: tuple[int
         if variant.name != "original":
             row |= {"code": code(layer, built[0], variant), "notes": variant.notes}
         rows[variant.name] = row
+    if UNSPILLED in rows:
+        whole, kept = (rows[n]["microseconds"] for n in ("phases", UNSPILLED))
+        rows["phases"]["share_of_spills"] = round((whole - kept) / whole, 4)
     return {
         "tokens": list(tokens), "grid": list(launch.grid), "block": list(launch.block), "rounds": rounds, "launches_a_round": BATCH[layer],
         "bytes_compared": sum(a.size for a in first.values()), "styles": rows,
@@ -266,7 +301,7 @@ def main() -> None:
         for style, numbers in row["styles"].items():
             wrong = sum(numbers["bytes_differing"].values())
             print(
-                f"    {style:9} {numbers['microseconds']:9.2f} us  {numbers['over_original']:.3f}x  {wrong} bytes differ  {numbers['ptxas']}"
+                f"    {style:21} {numbers['microseconds']:9.2f} us  {numbers['over_original']:.3f}x  {wrong} bytes differ  {numbers['ptxas']}"
             )
     recording.record("device_styles", result, options)
 
