@@ -6,18 +6,9 @@ Invariant: this package knows no instruction and no device; both forms on disk g
 from ptxgraft.capture.contents import Contents
 from ptxgraft.capture.directory import read_directory
 from ptxgraft.capture.directory_write import write_directory
+from ptxgraft.capture.image_record import ADDRESS_MODES, FILTERS, Image, Mipmaps
 from ptxgraft.capture.images import FORMATS, Format, decode, encode, image_bytes, image_format, texels
-from ptxgraft.capture.model import (
-    ADDRESS_MODES,
-    FILTERS,
-    Allocation,
-    BadLaunch,
-    Capture,
-    Image,
-    Launch,
-    Pointer,
-    Variable,
-)
+from ptxgraft.capture.model import Allocation, BadLaunch, Capture, Launch, Pointer, Variable
 from ptxgraft.capture.opening import convert, open_capture
 from ptxgraft.capture.package import PackageWriter, package_writer, read_package, write
 
@@ -32,6 +23,7 @@ __all__ = [
     "Format",
     "Image",
     "Launch",
+    "Mipmaps",
     "PackageWriter",
     "Pointer",
     "Variable",

@@ -12,10 +12,12 @@ import stat
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from ptxgraft.capture.checks import shown
 from ptxgraft.capture.contents import FileContents, MissingContents, path_text, read_small
 from ptxgraft.capture.directory_manifest import DirectoryManifest, parse_manifest
+from ptxgraft.capture.image_record import ADDRESS_END, Filter, Image
 from ptxgraft.capture.images import image_bytes, image_format
-from ptxgraft.capture.model import ADDRESS_END, Allocation, BadLaunch, Capture, Filter, Image, Launch, Pointer, faults, shown
+from ptxgraft.capture.model import Allocation, BadLaunch, Capture, Launch, Pointer, faults
 from ptxgraft.capture.run_log import RunLog, read_run_log
 from ptxgraft.errors import SourceError, SourceErrors
 

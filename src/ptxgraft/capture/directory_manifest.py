@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from ptxgraft.capture.checks import name_fault, shown
 from ptxgraft.capture.contents import path_text
-from ptxgraft.capture.model import ADDRESS_END, Dim3, name_fault, shown
+from ptxgraft.capture.image_record import ADDRESS_END
+from ptxgraft.capture.model import Dim3
 from ptxgraft.errors import Place, SourceError, SourceErrors
 
 _WORD = re.compile(r"[^ \t]+")

@@ -14,7 +14,8 @@ import numpy as np
 from ptxgraft.capture.contents import Contents, MissingContents, unopened
 from ptxgraft.capture.directory import DUMP, LOG, REPLAY, is_directory_capture
 from ptxgraft.capture.folder import sync, whole_folder, writing
-from ptxgraft.capture.model import FILTERS, Allocation, Capture, Image, Launch
+from ptxgraft.capture.image_record import FILTERS, Image
+from ptxgraft.capture.model import Allocation, Capture, Launch
 from ptxgraft.errors import UsageError
 
 PART_BYTES = 1 << 24
@@ -114,13 +115,18 @@ class _Writer:
 
     def _image(self, launch: Launch, image: Image, contents: Contents | None) -> None:
         what = f"{launch.label}: the {image.kind} at argument offset {image.arg_offset}"
+        if image.reference is not None or image.mipmaps is not None:
+            why = "is bound to a reference" if image.reference is not None else "has mipmaps"
+            raise UsageError(
+                f"{launch.label}: the {image.kind} at {image.place} {why}, which the directory form cannot say", hint="write NAME.ptxcap"
+            )
         if launch.u64(image.arg_offset) != image.handle:
             raise UsageError(f"{what} has the handle 0x{image.handle:x}, the argument block says 0x{launch.u64(image.arg_offset):x}")
         if contents is None:
             self.notes.append(f"{what} has no texels recorded, so it is left out")
             return
         shape = f"{image.width}x{image.height * image.depth}x{image.channels}"
-        if image.dimensions != 2 or image.integers:
+        if image.dimensions != 2 or image.integers or image.layered or image.cube:
             self.notes.append(
                 "how many dimensions an image has, and whether its integers are read as such, is left out: the directory form does not hold it"
             )

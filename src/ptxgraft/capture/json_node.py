@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from ptxgraft.capture.model import shown
+from ptxgraft.capture.checks import shown
 from ptxgraft.errors import Place, SourceError
 
 ADDRESS = re.compile(r"0x[0-9a-f]{1,16}")

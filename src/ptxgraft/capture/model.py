@@ -11,15 +11,13 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ptxgraft.capture.checks import contents_faults, name_fault, shown
 from ptxgraft.capture.contents import (
     AFTER,
     BEFORE,
-    BEFORE_IF_RECORDED,
     BINARY,
     MODULE,
     Bytes,
@@ -30,15 +28,10 @@ from ptxgraft.capture.contents import (
     MissingContents,
     unopened,
 )
-from ptxgraft.capture.images import decode, image_bytes, texels
+from ptxgraft.capture.image_record import ADDRESS_END, Filter, Image, When, image_faults
 from ptxgraft.errors import SourceError, UsageError
 
 Dim3 = tuple[int, int, int]
-When = Literal["before", "after"]
-Filter = Literal["point", "linear"]
-FILTERS: tuple[Filter, ...] = ("point", "linear")  # by CUfilter_mode
-ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")  # by CUaddress_mode
-ADDRESS_END = 1 << 64
 WEIGHT_POINTER_OFFSET = 40
 HASH = re.compile(r"[0-9a-f]{64}")
 NO_WEIGHTS = 16  # bytes of zeros that stand for the weight image of a stage without one
@@ -78,57 +71,6 @@ class Pointer:
     offset: int
     allocation: int
     delta: int
-
-
-@dataclass(eq=False, repr=False)
-class Image:
-    """A texture or surface argument. ``format`` is a CUarray_format code; ``None`` in filter, address or normalized means not recorded.
-
-    ``dimensions`` is 1, 2 or 3; ``height`` is 1 below two, ``depth`` 1 below three. ``integers``: 8- and 16-bit integer texels are read as they are."""
-
-    kind: Literal["texture", "surface"]
-    arg_offset: int
-    handle: int
-    width: int
-    height: int
-    channels: int
-    format: int
-    filter: Filter | None = None
-    address: tuple[str, ...] | None = None
-    normalized: bool | None = None
-    before: Held = BEFORE_IF_RECORDED
-    after: Held = AFTER
-    depth: int = 1
-    dimensions: int = 2
-    integers: bool = False
-
-    def __repr__(self) -> str:
-        shape = f"{self.width}x{self.height}x{self.channels}"
-        return f"Image({self.kind!r}, offset {self.arg_offset}, {shape}, format {self.format}, filter {self.filter!r})"
-
-    @property
-    def size(self) -> int | None:
-        """Bytes that width, height, channels and format ask for; ``None`` when the format is unknown."""
-        return image_bytes(self.width, self.height * self.depth, self.channels, self.format)
-
-    def contents(self, when: When = "before") -> Bytes:
-        """The texels' bytes, uint8 [n]. Raises ``SourceError`` when that state was not recorded."""
-        found = self.before if when == "before" else self.after
-        if found is None:
-            raise SourceError(f"the {self.kind} at argument offset {self.arg_offset} has no texels recorded {when} the launch")
-        return found
-
-    def texels(self, when: When = "before") -> NDArray:
-        """[depth * height, width, channels] in the format's own dtype, nothing converted."""
-        return texels(self.contents(when), self.width, self.height * self.depth, self.channels, self.format)
-
-    def array(self, when: When = "before") -> NDArray:
-        """The texels with one axis for each dimension: [width, channels], [height, width, channels] or [depth, height, width, channels]."""
-        return self.texels(when).reshape(*(self.depth, self.height)[3 - self.dimensions :], self.width, self.channels)
-
-    def pixels(self, when: When = "before") -> NDArray[np.float32]:
-        """float32 [depth * height, width, channels], as ``images.decode`` reads the format."""
-        return decode(self.contents(when), self.width, self.height * self.depth, self.channels, self.format)
 
 
 @dataclass(eq=False, repr=False)
@@ -363,27 +305,6 @@ def _good(launch: Launch | BadLaunch) -> Launch:
     return launch
 
 
-def shown(text: object, limit: int = 60) -> str:
-    """Text of unknown origin for a one-line message: quoted, escaped, cut short."""
-    quoted = repr(text)
-    return quoted if len(quoted) <= limit else f"{quoted[:limit]}..."
-
-
-def name_fault(name: object) -> str | None:
-    """Why ``name`` cannot be a kernel's or variable's name, or ``None``: it must be non-empty printable text without blanks."""
-    if not isinstance(name, str) or not name:
-        return f"the name {shown(name)} is not a name"
-    if not name.isprintable() or " " in name or len(name) > 65535:
-        return f"the name {shown(name)} holds blanks or control characters, or is too long"
-    return None
-
-
-def _contents_faults(what: str, given: Contents | None, size: int | None) -> list[str]:
-    if given is None or size is None or given.size == size:
-        return []
-    return [f"{what} has {given.size} bytes, {size} expected"]
-
-
 def faults(launch: Launch) -> list[str]:
     """Contradictions between the parts of a launch, in words; opens nothing."""
     found: list[str] = []
@@ -412,8 +333,8 @@ def faults(launch: Launch) -> list[str]:
         bases[a.index] = a.base
         if a.base < 0 or a.size < 0 or a.end > ADDRESS_END:
             found.append(f"allocation {a.index} at 0x{a.base:x} with {a.size} bytes does not fit 64-bit addresses")
-        found += _contents_faults(f"allocation {a.index} before the launch", unopened(a, "before"), a.size)
-        found += _contents_faults(f"allocation {a.index} after the launch", unopened(a, "after"), a.size)
+        found += contents_faults(f"allocation {a.index} before the launch", unopened(a, "before"), a.size)
+        found += contents_faults(f"allocation {a.index} after the launch", unopened(a, "after"), a.size)
     offsets: set[int] = set()
     for p in launch.pointers:
         if p.offset in offsets:
@@ -427,7 +348,7 @@ def faults(launch: Launch) -> list[str]:
             found.append(f"the pointer at argument offset {p.offset} is no 64-bit address")
     for kind, images in (("texture", launch.textures), ("surface", launch.surfaces)):
         for image in images:
-            found += _image_faults(image, kind, len(launch.args))
+            found += image_faults(image, kind, len(launch.args))
     filters: dict[int, Filter | None] = {}
     for texture in launch.textures:
         if filters.setdefault(texture.handle, texture.filter) != texture.filter:
@@ -440,31 +361,5 @@ def faults(launch: Launch) -> list[str]:
             found.append(f"variable {variable.name} is given twice")
         names.add(variable.name)
         before = unopened(variable, "before")
-        found += _contents_faults(
-            f"variable {variable.name} after the launch", unopened(variable, "after"), before.size if before else None
-        )
-    return found
-
-
-def _image_faults(image: Image, kind: str, args_bytes: int) -> list[str]:
-    found: list[str] = []
-    what = f"the {kind} at argument offset {image.arg_offset}"
-    if image.kind != kind:
-        found.append(f"{what} is listed with the {kind}s and says {image.kind}")
-    if image.arg_offset < 0 or image.arg_offset + 8 > args_bytes:
-        found.append(f"{what} does not fit the argument block of {args_bytes} bytes")
-    if not 0 <= image.handle < ADDRESS_END:
-        found.append(f"{what} has the handle {image.handle}, not a 64-bit integer")
-    if not (1 <= image.width < 1 << 32 and 1 <= image.height < 1 << 32 and 1 <= image.channels <= 4):
-        found.append(f"{what} is {image.width}x{image.height} texels of {image.channels} channels")
-    if not (1 <= image.dimensions <= 3 and 1 <= image.depth < 1 << 32):
-        found.append(f"{what} has {image.dimensions} dimensions and a depth of {image.depth}")
-    elif (image.depth > 1 and image.dimensions < 3) or (image.height > 1 and image.dimensions < 2):
-        found.append(f"{what} is {image.width}x{image.height}x{image.depth} texels in {image.dimensions} dimensions")
-    if image.filter is not None and image.filter not in FILTERS:
-        found.append(f"{what} has the filter {shown(image.filter)}, not one of {', '.join(FILTERS)}")
-    if image.address is not None and not (1 <= len(image.address) <= 3 and set(image.address) <= set(ADDRESS_MODES)):
-        found.append(f"{what} has the address modes {shown(image.address)}, not up to three of {', '.join(ADDRESS_MODES)}")
-    for when in ("before", "after"):
-        found += _contents_faults(f"{what} {when} the launch", unopened(image, when), image.size)
+        found += contents_faults(f"variable {variable.name} after the launch", unopened(variable, "after"), before.size if before else None)
     return found

@@ -12,7 +12,8 @@ The manifest is a JSON object: ``format`` "ptxgraft capture", ``version`` 1, ``c
     variables     name, before, after
 
 and, where they say something, ``binary`` (contents), ``binary_hash``, ``cooperative``, ``cluster`` [x, y, z] and ``notes`` (texts), in images ``depth``,
-``dimensions`` and ``integers``.
+``dimensions``, ``integers``, ``layered``, ``cube``, ``seamless``, ``reference`` (a name; ``arg_offset`` is then null) and ``mipmaps`` (levels, filter, and bias,
+lowest and highest as the bits of binary32 numbers).
 
 Contents are ``{"size": bytes, "chunks": [SHA-256, ...]}``, each chunk but the last of ``chunk_bytes`` and stored as ``blobs/<SHA-256>.z``. What was not
 recorded is null.
@@ -30,11 +31,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ptxgraft.capture.blobs import BLOBS, CHUNK_BYTES, BlobContents, BlobStore
 from ptxgraft.capture.contents import MissingContents, unopened
 from ptxgraft.capture.folder import sync, whole_folder, writing
+from ptxgraft.capture.image_record import Image, Mipmaps
 from ptxgraft.capture.json_node import Node, parse
-from ptxgraft.capture.model import Allocation, BadLaunch, Capture, Image, Launch, Pointer, Variable, faults
+from ptxgraft.capture.model import Allocation, BadLaunch, Capture, Launch, Pointer, Variable, faults
 from ptxgraft.errors import SourceError, UsageError
 
 MANIFEST = "capture.json"
@@ -103,9 +107,17 @@ class PackageWriter:
 
         def image(i: Image) -> dict[str, Any]:
             plain = {name: getattr(i, name) for name in ("arg_offset", "width", "height", "channels", "format", "filter", "normalized")}
-            rare = {"depth": (i.depth, 1), "dimensions": (i.dimensions, 2), "integers": (i.integers, False)}
+            rare = {
+                "depth": (i.depth, 1),
+                "dimensions": (i.dimensions, 2),
+                "integers": (i.integers, False),
+                "reference": (i.reference, None),
+            }
+            rare |= {name: (getattr(i, name), False) for name in ("layered", "cube", "seamless")}
+            rare["mipmaps"] = (None if i.mipmaps is None else _mipmaps_node(i.mipmaps), None)
             return {
                 **plain,
+                **({} if i.reference is None else {"arg_offset": None}),
                 **{name: value for name, (value, usual) in rare.items() if value != usual},
                 "handle": f"0x{i.handle:x}",
                 "address": None if i.address is None else list(i.address),
@@ -283,9 +295,15 @@ class _Reader:
         return Pointer(node["offset"].integer(), node["allocation"].integer(), node["delta"].integer(-(1 << 63)))
 
     def _image(self, node: Node, kind: Any) -> Image:
-        node.keys("arg_offset handle width height channels format filter address normalized before after depth dimensions integers")
-        offset = node["arg_offset"].integer()
-        what = f"the {kind} at argument offset {offset}"
+        node.keys(
+            "arg_offset handle width height channels format filter address normalized before after depth dimensions integers "
+            "layered cube seamless mipmaps reference"
+        )
+        reference = node.get("reference")
+        offset = node["arg_offset"].integer() if reference is None else -1
+        what = f"the {kind} at argument offset {offset}" if reference is None else f"the {kind} at reference {reference.text()}"
+        flags = {name: found.truth() for name in ("layered", "cube", "seamless") if (found := node.get(name)) is not None}
+        mipmaps = node.get("mipmaps")
         depth, dimensions, integers = node.get("depth"), node.get("dimensions"), node.get("integers")
         filter_name: Any = None if node["filter"].null else node["filter"].text()
         return Image(
@@ -304,6 +322,9 @@ class _Reader:
             depth=1 if depth is None else depth.integer(),
             dimensions=2 if dimensions is None else dimensions.integer(),
             integers=False if integers is None else integers.truth(),
+            mipmaps=None if mipmaps is None else _mipmaps(mipmaps),
+            reference=None if reference is None else reference.text(),
+            **flags,
         )
 
     def _variable(self, node: Node) -> Variable:
@@ -311,3 +332,16 @@ class _Reader:
         name = node["name"].text()
         before, after = self._needed(node["before"], f"variable {name}"), self._contents(node["after"], f"variable {name} after the launch")
         return Variable(name, before, after)
+
+
+def _mipmaps_node(mipmaps: Mipmaps) -> dict[str, Any]:
+    bits = {name: int(np.float32(getattr(mipmaps, name)).view(np.uint32)) for name in ("bias", "lowest", "highest")}
+    return {"levels": mipmaps.levels, "filter": mipmaps.filter, **bits}
+
+
+def _mipmaps(node: Node) -> Mipmaps:
+    node.keys("levels filter bias lowest highest")
+    bias, lowest, highest = (
+        float(np.uint32(node[name].integer(0, (1 << 32) - 1)).view(np.float32)) for name in ("bias", "lowest", "highest")
+    )
+    return Mipmaps(node["levels"].integer(1, 32), node["filter"].text(), bias, lowest, highest)

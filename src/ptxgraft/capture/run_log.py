@@ -12,7 +12,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from ptxgraft.capture.contents import open_regular
-from ptxgraft.capture.model import FILTERS, Filter
+from ptxgraft.capture.image_record import FILTERS, Filter
 
 _CREATE = re.compile(r"(?<!\w)cuTexObjectCreate(?!\w)")
 _FILTER = re.compile(r"(?<!\w)filter=([0-9]+)(?!\w)")

@@ -107,7 +107,7 @@ def with_outputs(ran: Replay) -> capture.Launch:
     return replace(
         recorded,
         allocations=[replace(a, after=data[f"allocation {a.index}"]) for a in recorded.allocations],
-        surfaces=[replace(s, after=data[f"surface at argument {s.arg_offset}"]) for s in recorded.surfaces],
+        surfaces=[replace(s, after=data[f"surface at {s.place}"]) for s in recorded.surfaces],
         variables=[replace(v, after=data[f"variable {v.name!r}"]) for v in recorded.variables],
         **({} if ran.document is None else {"module": ran.document.data, "module_hash": None}),
     )

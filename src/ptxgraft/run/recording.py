@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgraft import capture
-from ptxgraft.errors import SourceError
+from ptxgraft.errors import SourceError, UsageError
 from ptxgraft.isa.program import Program
-from ptxgraft.run.images import Surface, Texture
+from ptxgraft.run.images import Sampler, Surface, Texture
 from ptxgraft.run.launch import Launch
 from ptxgraft.run.memory import GAP, Allocation, Memory, allocate
+from ptxgraft.run.references import references_of
 
 POISON = 0xA5
 """What a surface holds before a replay when the capture does not say: an unwritten byte shows."""
@@ -51,7 +52,7 @@ def launch_from_capture(program: Program, recorded: capture.Launch, *, assume: A
         held.surfaces,
         held.variables,
         notes=notes,
-        handles_at=tuple(i.arg_offset for i in recorded.images),
+        handles_at=tuple(i.arg_offset for i in recorded.images if i.reference is None),
     )
 
 
@@ -70,8 +71,9 @@ def parts_of(recorded: capture.Launch, assume: Assume, poison: int | None, notes
     allocations = [allocate(a.base, a.before, f"allocation {a.index}") for a in recorded.allocations]
     textures = {i.handle: _texture(recorded, i, assume, notes) for i in recorded.textures}
     surfaces = {i.handle: _surface(recorded, i, poison) for i in recorded.surfaces}
-    address = Memory(allocations).next_free()
-    variables: dict[str, Allocation] = {}
+    # A reference's variable lies where its handle says.
+    variables = {i.reference: allocate(i.handle, 8, f"variable {i.reference!r}") for i in recorded.images if i.reference is not None}
+    address = Memory([*allocations, *variables.values()]).next_free()
     for v in recorded.variables:
         variables[v.name] = allocate(address, v.before, f"variable {v.name!r}")
         address = (variables[v.name].end + 2 * GAP - 1) // GAP * GAP
@@ -95,16 +97,24 @@ def _texture(recorded: capture.Launch, image: capture.Image, assume: Assume, not
         notes.append(f"{recorded.label}: the texture at argument offset {image.arg_offset} does not say all; taken: {taken}")
     settings = {**given, **missing}
     normalized = bool(settings["normalized"])
-    return Texture(image.array().copy(), image.format, settings["filter"], settings["address"], normalized, image.integers)
+    first, *below = [a.copy() for a in image.arrays()]
+    levels = image.mipmaps
+    chosen = (
+        {} if levels is None else {"mip_filter": levels.filter, "bias": levels.bias, "lowest": levels.lowest, "highest": levels.highest}
+    )
+    return Texture(
+        first, image.format, settings["filter"], settings["address"], normalized, image.integers, image.layered, image.cube, below,
+        seamless=image.seamless, **chosen,
+    )  # fmt: skip
 
 
 def _surface(recorded: capture.Launch, image: capture.Image, poison: int | None) -> Surface:
     _known_format(recorded, image)
     if image.before is not None:
-        return Surface(image.array().copy(), image.format)
+        return Surface(image.arrays()[0].copy(), image.format, image.layered, image.cube)
     assert image.size is not None
     raw = np.full(image.size, poison or 0, dtype=np.uint8)
-    return Surface(replace(image, before=raw).array().copy(), image.format)
+    return Surface(replace(image, before=raw).arrays()[0].copy(), image.format, image.layered, image.cube)
 
 
 @dataclass(slots=True)
@@ -149,6 +159,17 @@ def capture_of(launch: Launch, before: Snapshot, seq: int = 0) -> capture.Launch
             for index, a in enumerate(launch.allocations):
                 if a.base <= word < max(a.end, a.base + 1):
                     pointers.append(capture.Pointer(offset, index, word - a.base))
+    references = references_of(launch.program)
+    if any(isinstance(image, Sampler) for image in launch.references.values()):
+        raise UsageError(f"{launch.program.name}: a capture holds no samplers", hint="describe it in the .samplerref's initialiser")
+    for name in references:
+        handle = launch.variables[name].base
+        if handle in launch.textures:
+            textures.append(_image_of("texture", -1, handle, launch.textures[handle], name))
+        elif handle in launch.surfaces:
+            image = _image_of("surface", -1, handle, launch.surfaces[handle], name)
+            image.before, image.after = before.surfaces[handle], _raw(launch.surfaces[handle].array)
+            surfaces.append(image)
     return capture.Launch(
         seq=seq,
         kernel=launch.program.name,
@@ -163,17 +184,28 @@ def capture_of(launch: Launch, before: Snapshot, seq: int = 0) -> capture.Launch
         pointers=pointers,
         textures=textures,
         surfaces=surfaces,
-        variables=[capture.Variable(name, before.variables[name], a.data.copy()) for name, a in launch.variables.items()],
+        variables=[
+            capture.Variable(name, before.variables[name], a.data.copy()) for name, a in launch.variables.items() if name not in references
+        ],
         module=launch.program.document.data,
     )
 
 
-def _image_of(kind: Literal["texture", "surface"], offset: int, handle: int, image: Texture | Surface) -> capture.Image:
+def _image_of(
+    kind: Literal["texture", "surface"], offset: int, handle: int, image: Texture | Surface, reference: str | None = None
+) -> capture.Image:
     *outer, width, channels = image.array.shape
     depth, height = ([1, 1] + outer)[-2:]
-    made = capture.Image(kind, offset, handle, width, height, channels, image.format or 0, depth=depth, dimensions=len(outer) + 1)
+    made = capture.Image(
+        kind, offset, handle, width, height, channels, image.format or 0, depth=depth, dimensions=len(outer) + 1, layered=image.layered,
+        cube=image.cube, reference=reference,
+    )  # fmt: skip
     if isinstance(image, Texture):
         made.filter = "linear" if image.filter == "linear" else "point"
         made.address, made.normalized, made.integers = tuple(image.address), image.normalized, image.integers
-        made.before = made.after = _raw(image.array)
+        made.seamless = image.seamless
+        if image.mipmaps:
+            highest = float(len(image.mipmaps) if image.highest is None else image.highest)
+            made.mipmaps = capture.Mipmaps(len(image.levels), image.mip_filter, image.bias, image.lowest, highest)
+        made.before = made.after = np.concatenate([_raw(a) for a in image.levels])
     return made

@@ -33,7 +33,7 @@ def poisoned(recorded: capture.Launch, program: Program) -> tuple[capture.Launch
     surfaces, allocations = recorded.surfaces, recorded.allocations
     if surfaces and not _loads_surfaces(program):
         surfaces = [replace(i, before=_filled(i.size)) if i.size is not None else i for i in surfaces]
-        names += [f"surface at argument {i.arg_offset}" for i in surfaces if i.size is not None]
+        names += [f"surface at {i.place}" for i in surfaces if i.size is not None]
     read = arguments_read(Flow(program))
     if read is not None:
         words = {*range(0, len(recorded.args) - POINTER_BYTES + 1, POINTER_BYTES), *(p.offset for p in recorded.pointers)}

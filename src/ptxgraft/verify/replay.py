@@ -159,7 +159,7 @@ def outputs_of(recorded: capture.Launch, launch: Launch) -> list[Output]:
 def _surface_output(image: capture.Image, array: NDArray) -> Output:
     shape = (image.width, image.height * image.depth, image.channels, image.format)
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return Output(f"surface at argument {image.arg_offset}", "surface", image.handle, data, shape)
+    return Output(f"surface at {image.place}", "surface", image.handle, data, shape)
 
 
 def recorded_outputs(recorded: capture.Launch) -> list[Output]:
@@ -171,7 +171,7 @@ def recorded_outputs(recorded: capture.Launch) -> list[Output]:
     for image in recorded.surfaces:
         if image.after is not None:
             shape = (image.width, image.height * image.depth, image.channels, image.format)
-            found.append(Output(f"surface at argument {image.arg_offset}", "surface", image.handle, np.asarray(image.after), shape))
+            found.append(Output(f"surface at {image.place}", "surface", image.handle, np.asarray(image.after), shape))
     for variable in recorded.variables:
         if variable.after is not None:
             found.append(Output(f"variable {variable.name!r}", "variable", 0, np.asarray(variable.after)))
@@ -180,4 +180,4 @@ def recorded_outputs(recorded: capture.Launch) -> list[Output]:
 
 def unrecorded(recorded: capture.Launch) -> list[str]:
     """The outputs whose contents before the launch are not in the capture: a replay fills them with a poison pattern."""
-    return [f"surface at argument {i.arg_offset}" for i in recorded.surfaces if i.before is None]
+    return [f"surface at {i.place}" for i in recorded.surfaces if i.before is None]
