@@ -78,3 +78,7 @@ class DeviceError(PtxgraftError):
     """A device or its driver failed or is missing."""
 
     exit_code = 4
+
+
+class UnconfirmedWarning(UserWarning):
+    """A kernel uses instructions whose bits are not confirmed on the numerics profile asked for. Given once a process for each profile and kind of knowledge."""

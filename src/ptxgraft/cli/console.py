@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from ptxgraft import capture
-from ptxgraft.errors import KernelFault, PtxgraftError, SourceError, SourceErrors, UsageError
+from ptxgraft.errors import KernelFault, PtxgraftError, SourceError, SourceErrors, UnconfirmedWarning, UsageError
 from ptxgraft.isa.numerics import PROFILES
 from ptxgraft.report import make_folder, plain, write_file
 from ptxgraft.run import ENGINES, EXECUTORS
@@ -30,7 +31,7 @@ from ptxgraft.verify import ASSEMBLERS
 
 __all__ = [
     "AssemblerName", "CapturePath", "EngineName", "EntryName", "ExecutorName", "JsonFlag", "LaunchName", "ProfileName", "PtxFile", "Timeout", "check_capture_target", "complain", "make_folder", "note",
-    "pick_launch", "printed", "progress", "show", "silence", "triple", "whole_number", "working", "write_file",
+    "pick_launch", "printed", "progress", "show", "silence", "triple", "warnings_as_notes", "whole_number", "working", "write_file",
 ]  # fmt: skip
 
 PIPE_WIDTH = 1 << 16
@@ -144,6 +145,23 @@ def show(renderable: RenderableType, data: Any, as_json: bool) -> None:
 def note(text: str) -> None:
     """A line beside the result, on standard error."""
     _print(Text(text), sys.stderr)
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Within it, what is not confirmed on a profile is said in a line on standard error in place of Python's warning."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show_warning(message: Warning | str, category: type[Warning], *where: Any, **rest: Any) -> None:
+            if issubclass(category, UnconfirmedWarning):
+                note(f"note: {message}")
+            else:
+                usual(message, category, *where, **rest)
+
+        warnings.simplefilter("always", UnconfirmedWarning)
+        warnings.showwarning = show_warning
+        yield
 
 
 def printed(text: str, as_json: bool) -> None:

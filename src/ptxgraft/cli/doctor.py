@@ -76,7 +76,16 @@ def _targets() -> dict[str, dict]:
 
 
 def _profiles() -> dict[str, dict]:
-    return {name: {"available": True, "why": f"{p.source}: {p.what}", "source": p.source} for name, p in PROFILES.items()}
+    """``source`` and ``functions`` say how the bits of tensor cores and of approximate functions are known."""
+    rows = {}
+    for name, p in PROFILES.items():
+        functions = {
+            "assumed": "; approximate functions: assumed to be those of sm_90",
+            "confirmed": "; approximate functions too",
+            "defined": "",
+        }[p.functions]
+        rows[name] = {"available": True, "why": f"{p.source}: {p.what}{functions}", "source": p.source, "functions": p.functions}
+    return rows
 
 
 def _tools() -> dict[str, dict]:

@@ -6,9 +6,11 @@ to the executor before a run and back after it. A run that faults on the CPU lea
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
-from ptxgraft.errors import UnsupportedError, UsageError
+from ptxgraft.errors import UnconfirmedWarning, UnsupportedError, UsageError
+from ptxgraft.isa.certainty import unconfirmed
 from ptxgraft.isa.numerics import PROFILES
 from ptxgraft.run.launch import Launch
 from ptxgraft.run.result import RunResult, Watch
@@ -58,6 +60,7 @@ def execute(
     run on a GPU (None: a minute). ``image``: the module as a cubin, for a GPU (None: its driver compiles the PTX). The others are for ``cpu``:
     ``step_budget``: statements that one warp may run (None: the engine's own limit). ``watch``: ranges whose stores to record. ``threads``: worker
     threads (None: as many as there are cores). ``blocks``: linear numbers of the blocks to run (None: all).
+    Instructions whose bits are not confirmed on the profile are named in the result's notes and, once a process, by an ``UnconfirmedWarning``.
     Raises ``KernelFault`` for what a kernel may not do, ``UnsupportedError`` for what is known and not supported, ``DeviceError`` when there is no GPU
     or its driver fails.
     """
@@ -80,9 +83,26 @@ def execute(
     run = ENGINES[engine]()
     launch.load_surfaces()
     try:
-        return run(launch, profile, step_budget, watch, threads, blocks)
+        result = run(launch, profile, step_budget, watch, threads, blocks)
     finally:
         launch.store_surfaces()
+    _tell_unconfirmed(launch, profile, result)
+    return result
+
+
+_told: set[tuple[str, str]] = set()
+"""Profiles, and how the bits are known, that this process has been warned of."""
+
+
+def _tell_unconfirmed(launch: Launch, profile: str, result: RunResult) -> None:
+    """Say in the result, and once in a warning, what the program uses whose bits are not confirmed."""
+    found = unconfirmed(launch.program, profile)
+    result.notes += [text for _, text in found]
+    result.known = ", ".join(dict.fromkeys(source for source, _ in found))
+    new = [(source, text) for source, text in found if (profile, source) not in _told]
+    _told.update((profile, source) for source, _ in new)
+    for _, text in new:
+        warnings.warn(text, UnconfirmedWarning, stacklevel=4)
 
 
 def check_cpu_only(**given: object) -> None:

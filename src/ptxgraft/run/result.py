@@ -39,7 +39,8 @@ class RunResult:
     """``engine`` is a CPU engine or ``cuda``; ``profile`` is whose bits came out (of a GPU: its architecture). ``statements`` counts statements that warps ran (a
     warp's statement counts once, however many lanes were active); None: the executor does not count. ``seconds`` is what the kernel took: by the CPU's
     clock, or between two events on the GPU. ``output`` is what the kernel printed; on the CPU: by block, by barriers that the warp had passed, by warp, and
-    in a warp in the order of printing. ``notes`` are things worth knowing of this run."""
+    in a warp in the order of printing. ``notes`` are things worth knowing of this run. ``known`` says how the bits of instructions are known that are not confirmed
+    on the profile and that the kernel uses: ``literature``, ``assumed``, both, or '' where all are."""
 
     engine: str
     profile: str
@@ -48,6 +49,7 @@ class RunResult:
     stores: list[StoreRecord] = field(default_factory=list)
     output: str = ""
     notes: list[str] = field(default_factory=list)
+    known: str = ""
 
     @property
     def executor(self) -> str:
@@ -56,4 +58,4 @@ class RunResult:
 
     def __str__(self) -> str:
         counted = "" if self.statements is None else f"{self.statements:,} statements "
-        return f"{counted}on {self.engine} ({self.profile}) in {self.seconds:.6f} s"
+        return f"{counted}on {self.engine} ({self.profile}{self.known and f': {self.known}'}) in {self.seconds:.6f} s"

@@ -107,6 +107,7 @@ def _against_original(recorded: capture.Launch, graft: Document, original: Docum
     verdict.warnings += [*_other_module(recorded, original), *assumed(judged)]
     if "cuda" in (options.on, options.reference):
         verdict.notes += [*_ran("original", expected), *_ran("graft", judged)]
+    verdict.notes += _unconfirmed(expected, judged)
     return verdict
 
 
@@ -125,6 +126,7 @@ def _against_recorded(recorded: capture.Launch, graft: Document, original: Docum
     verdict.warnings += [*_other_module(recorded, original), *assumed(judged)]
     if options.on == "cuda":
         verdict.notes += _ran("graft", judged)
+    verdict.notes += _unconfirmed(judged)
     return verdict
 
 
@@ -151,6 +153,11 @@ def _ran(who: str, ran: Replay) -> list[str]:
 def assumed(ran: Replay) -> list[str]:
     """What had to be assumed for a run."""
     return [n for n in ran.notes if n not in ran.result.notes]
+
+
+def _unconfirmed(*runs: Replay) -> list[str]:
+    """What runs on the CPU used whose bits are not confirmed on their profile."""
+    return list(dict.fromkeys(n for ran in runs if ran.result.known for n in ran.result.notes))
 
 
 def _other_module(recorded: capture.Launch, original: Document | None) -> list[str]:
