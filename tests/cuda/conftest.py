@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from ptxgraft import capture
 from ptxgraft.run import cuda
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "verify"))
+small_layer = importlib.import_module("small_layer")
 
 FAKE = Path(__file__).parent / "fake_driver"
 
@@ -66,3 +71,17 @@ def gpu(request: pytest.FixtureRequest) -> str:
         if not available:
             pytest.skip(why)
     return request.param
+
+
+@pytest.fixture(scope="session")
+def recorded() -> capture.Launch:
+    """Launch 7 of the small layer of tests/verify, as recorded on the reference engine. Tests must not change it."""
+    return small_layer.record(small_layer.layer_document())
+
+
+@pytest.fixture(scope="session")
+def package(recorded: capture.Launch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as a capture on disk."""
+    path = tmp_path_factory.mktemp("capture") / "layer.ptxcap"
+    capture.write([recorded], path)
+    return path

@@ -8,8 +8,9 @@ from ptxgraft.report.listing import Listing
 from ptxgraft.report.pictures import difference_rgb, plane_rgb, png_bytes, save_png
 from ptxgraft.report.plain import plain
 from ptxgraft.report.tables import bisection_view, capture_view, launch_view, proof_view, spec_view, verdict_view
+from ptxgraft.report.timings import bench_view
 
 __all__ = [
-    "Listing", "arrays_file", "bisection_view", "capture_view", "check_target", "difference_rgb", "file_stem", "launch_view", "make_folder", "plain", "plane_rgb",
+    "Listing", "arrays_file", "bench_view", "bisection_view", "capture_view", "check_target", "difference_rgb", "file_stem", "launch_view", "make_folder", "plain", "plane_rgb",
     "png_bytes", "proof_view", "save_png", "spec_view", "verdict_view", "write_file", "write_files",
 ]  # fmt: skip

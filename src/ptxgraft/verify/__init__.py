@@ -7,6 +7,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from ptxgraft.verify.bench import Benchmark, Timing, bench
 from ptxgraft.verify.bisect import bisect
 from ptxgraft.verify.compare import VALUES, compare, describe
 from ptxgraft.verify.explain import explain, writer_of
@@ -18,8 +19,8 @@ from ptxgraft.verify.verifying import AGAINST, Job, Options, assumed, run_job, v
 from ptxgraft.verify.weights import Sample, WeightProof, prove_weights
 
 __all__ = [
-    "AGAINST", "ASSEMBLERS", "VALUES", "Bisection", "Difference", "Job", "Options", "Oracle", "Output", "OutputResult", "Readings", "Replay", "Sample", "Verdict", "WeightProof",
-    "Writer", "assumed", "bisect", "compare", "consult", "describe", "document_of", "explain", "make_oracle", "outputs_of", "poisoned", "prove_weights",
+    "AGAINST", "ASSEMBLERS", "VALUES", "Benchmark", "Bisection", "Difference", "Job", "Options", "Oracle", "Output", "OutputResult", "Readings", "Replay", "Sample", "Timing", "Verdict", "WeightProof",
+    "Writer", "assumed", "bench", "bisect", "compare", "consult", "describe", "document_of", "explain", "make_oracle", "outputs_of", "poisoned", "prove_weights",
     "recorded_outputs", "replay", "run_job", "unrecorded", "verify", "verify_jobs", "writer_of",
 ]  # fmt: skip
 

@@ -97,31 +97,37 @@ def replay(
 
 
 def _on_gpu(recorded: capture.Launch, document: Document | None, name: str, timeout: float | None, assembler: str) -> Replay:
-    work, code, document, program, notes = gpu_work(recorded, document, name, assembler)
-    left, result = cuda.run_work(work, code, cuda.DEFAULT_TIMEOUT if timeout is None else timeout)
-    return Replay(recorded, document, program, None, result, outputs_left(recorded, left), [*notes, *result.notes])
+    module = gpu_module(recorded, document, name, assembler)
+    notes = list(module.notes)
+    work = cuda.work_from_capture(recorded, module.program, notes)
+    left, result = cuda.run_work(work, module.code, cuda.DEFAULT_TIMEOUT if timeout is None else timeout)
+    return Replay(recorded, module.document, module.program, None, result, outputs_left(recorded, left), [*notes, *result.notes])
 
 
-def gpu_work(
-    recorded: capture.Launch, document: Document | None, name: str, assembler: str = "driver"
-) -> tuple[cuda.Work, cuda.Code, Document | None, Program | None, list[str]]:
-    """What a GPU needs to replay a launch, the PTX behind it as far as there is any, and notes."""
+@dataclass(frozen=True, slots=True)
+class GpuModule:
+    """What a GPU loads for a replay, and the PTX behind it as far as there is any."""
+
+    code: cuda.Code
+    document: Document | None
+    program: Program | None
+    notes: list[str]
+
+
+def gpu_module(recorded: capture.Launch, document: Document | None, name: str, assembler: str = "driver") -> GpuModule:
+    """``document`` for a GPU; None: the capture's own machine code, or else its PTX."""
     held = recorded.binary if document is None else None
     image = None if held is None else held.tobytes()
     if document is None and (image is None or recorded.module is not None):
         document = document_of(recorded)
-    notes: list[str] = []
-    program = None
-    if document is not None:
-        program = bind(document, name)
-        check_arguments(program, recorded.args)
-    else:
-        notes.append("the capture holds no PTX: its own machine code runs")
-    work = cuda.work_from_capture(recorded, program, notes)
+    if document is None:
+        assert image is not None
+        return GpuModule(cuda.Code(image, name), None, None, ["the capture holds no PTX: its own machine code runs"])
+    program = bind(document, name)
+    check_arguments(program, recorded.args)
     if image is None:
-        assert document is not None
         image = document.data if assembler == "driver" else assembled(document)
-    return work, cuda.Code(image, name), document, program, notes
+    return GpuModule(cuda.Code(image, name), document, program, [])
 
 
 def assembled(document: Document) -> bytes:

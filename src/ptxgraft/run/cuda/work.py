@@ -105,14 +105,13 @@ def work_from_capture(
     """A recorded launch as work for a GPU; what had to be assumed goes to ``notes``. Without a ``program`` (the capture holds no PTX) what PTX would tell is
     taken from the record. Arguments and errors as for ``run.launch_from_capture``."""
     held = parts_of(recorded, assume or Assume(), poison, notes)
-    calls = program is not None and program.stack_need is None
     return Work(
         recorded.grid,
         recorded.block,
         recorded.args,
         recorded.shared_bytes,
         recorded.cooperative or (program is not None and asks_for_workspace(program)),
-        STACK_BYTES if calls else 0,
+        stack_for(program),
         [Span(a.base, a.data, a.name) for a in held.allocations],
         _variables(held.variables, program),
         held.textures,
@@ -120,6 +119,11 @@ def work_from_capture(
         tuple(i.arg_offset for i in recorded.images),
         recorded.cluster,
     )
+
+
+def stack_for(program: Program | None) -> int:
+    """Bytes of stack that a recorded launch of a program gets; 0: the driver knows what it needs."""
+    return STACK_BYTES if program is not None and program.stack_need is None else 0
 
 
 def _variables(placed: Mapping[str, Allocation], program: Program | None) -> dict[str, ModuleVariable]:

@@ -2,7 +2,8 @@
 
 Invariant: it refuses what a driver refuses: use after a fault, dynamic shared memory or a cooperative launch that nobody asked for, addresses that are taken,
 copies outside of memory. Its behaviour is set by ``FAKE_CUDA`` in the environment, blank-separated words: ``no-vmm``, ``refuse=ADDRESS`` (that page is not
-given; may be repeated), ``profile=NAME`` (whose bits), ``die`` (the process ends at the first launch).
+given; may be repeated), ``profile=NAME`` (whose bits), ``die`` (the process ends at the first launch), ``swap=OLD,NEW`` (the GPU takes OLD in a module for NEW:
+it computes otherwise than the CPU).
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ CUmemorytype = _numbers("CUmemorytype", "NONE", "CU_MEMORYTYPE_HOST", "CU_MEMORY
 CUaddress_mode = _numbers("CUaddress_mode", *(f"CU_TR_ADDRESS_MODE_{m.upper()}" for m in ADDRESS_MODES))
 CUfilter_mode = _numbers("CUfilter_mode", "CU_TR_FILTER_MODE_POINT", "CU_TR_FILTER_MODE_LINEAR")
 CUresourcetype = _numbers("CUresourcetype", "CU_RESOURCE_TYPE_ARRAY")
-CUlaunchAttributeID = _numbers("CUlaunchAttributeID", "IGNORE", "ACCESS", "CU_LAUNCH_ATTRIBUTE_COOPERATIVE", "SYNC", "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION")
+CUlaunchAttributeID = _numbers(
+    "CUlaunchAttributeID", "IGNORE", "ACCESS", "CU_LAUNCH_ATTRIBUTE_COOPERATIVE", "SYNC", "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"
+)
 CUstreamWaitValue_flags = _numbers("CUstreamWaitValue_flags", "CU_STREAM_WAIT_VALUE_GEQ")
 
 
@@ -442,7 +445,10 @@ def cuSurfObjectDestroy(handle):
 @_call
 def cuModuleLoadDataEx(image, count, options, values):
     try:
-        document = Document.parse(image.removesuffix(b"\0"))
+        text = image.removesuffix(b"\0")
+        for swap in GPU.words("swap="):
+            text = text.replace(*(side.encode() for side in swap.split(",")))
+        document = Document.parse(text)
         programs = {e.name: bind(document, e.name) for e in document.entries}
     except PtxgraftError as error:
         text = str(error).encode()[: values[1] - 1]
