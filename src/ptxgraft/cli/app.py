@@ -14,8 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from ptxgraft import __version__
-from ptxgraft.cli import STOPPED, apply, bisect, cut, demo, diff, doctor, extract, ls, probe, record, replay, run, show, spec, verify
-from ptxgraft.cli.console import complain, note, silence, warnings_as_notes
+from ptxgraft.cli import STOPPED, apply, bench, bisect, cut, demo, diff, doctor, extract, ls, probe, record, replay, run, show, spec, verify
+from ptxgraft.cli.console import complain, note, silence
 from ptxgraft.errors import PtxgraftError
 
 BAD_INPUT = 2
@@ -42,8 +42,7 @@ class Verbs(TyperGroup):
 def exit_code(verb: Callable[[], Any]) -> int:
     """Run a verb to its end and say how it ended."""
     try:
-        with warnings_as_notes():
-            code = verb()
+        code = verb()
         sys.stdout.flush()
     except PtxgraftError as error:
         complain(error)
@@ -122,6 +121,7 @@ for verb in (
     diff.diff,
     verify.verify,
     bisect.bisect,
+    bench.bench,
     doctor.doctor,
 ):
     text = _unwrapped(verb.__doc__ or "")
