@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from ptxgraft import __version__
 from ptxgraft.cli import STOPPED, apply, bench, bisect, cut, demo, diff, doctor, extract, ls, probe, record, replay, run, show, spec, verify
-from ptxgraft.cli.console import complain, note, silence
+from ptxgraft.cli.console import complain, note, silence, warnings_as_notes
 from ptxgraft.errors import PtxgraftError
 
 BAD_INPUT = 2
@@ -42,7 +42,8 @@ class Verbs(TyperGroup):
 def exit_code(verb: Callable[[], Any]) -> int:
     """Run a verb to its end and say how it ended."""
     try:
-        code = verb()
+        with warnings_as_notes():
+            code = verb()
         sys.stdout.flush()
     except PtxgraftError as error:
         complain(error)
