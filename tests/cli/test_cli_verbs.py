@@ -18,7 +18,9 @@ from ptxgraft.errors import DeviceError, SourceError, SourceErrors, UnsupportedE
 from ptxgraft.text import Document
 from ptxgraft.verify import weights
 
-VERBS = ["demo", "ls", "spec", "cut", "probe", "run", "show", "replay", "diff", "verify", "bisect", "doctor"]
+VERBS = [
+    "demo", "extract", "ls", "spec", "cut", "probe", "apply", "run", "record", "show", "replay", "diff", "verify", "bisect", "bench", "doctor",
+]  # fmt: skip
 STORE = small_layer.STORE
 
 
