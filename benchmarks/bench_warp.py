@@ -1,241 +1,236 @@
-"""How fast the warp executor runs kernels and gets ready, beside the interpreter on the same launches.
+"""How fast the warp executor runs kernels and gets ready: beside plain C, NumPy and the interpreter, in the same run, and against its aims.
 
-Invariant: both executors run the same launch and leave the same bytes, or there is no number. Compile times are those of new processes: one with an empty
-cache, one with what the first left there.
-Run ``python -m benchmarks.bench_warp`` (``--quick`` leaves the interpreter's long runs out).
+Invariant: whatever is compared computes the same result, which is checked, or there is no number; its repeats take turns. Seconds of one thread
+are those of the processor, which other programs take less from than from the clock; where several threads run it is the clock.
+Run ``python -m benchmarks.bench_warp`` (``--quick``: less work and fewer repeats; ``--record``: write ``results/warp_speed.json`` and two plots).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.recording import add_options, record
-from ptxgraft import data
-from ptxgraft.isa import bind
-from ptxgraft.run import Launch, Surface, Texture, allocate, execute
+from benchmarks import warp_c, warp_growth, warp_rates
+from benchmarks.__main__ import lines_of
+from benchmarks.recording import add_options, cpu, record
+from benchmarks.warp_kernels import LAUNCHES, contents
+from ptxgraft.run import Launch, execute
 from ptxgraft.run.warp_engine import prepare
-from ptxgraft.text import Document
 
 PROFILE = "sm_90"
-HEAD = ".version 8.4\n.target sm_80\n.address_size 64\n"
+RECORD = "warp_speed"
+CORES = os.cpu_count() or 1
 
-SAXPY = (
-    HEAD
-    + """.visible .entry saxpy(.param .u32 n, .param .f32 a, .param .u64 x, .param .u64 y)
-{
-    .reg .pred %p<2>;
-    .reg .b32 %r<6>;
-    .reg .f32 %f<5>;
-    .reg .b64 %rd<8>;
-    ld.param.u32 %r2, [n];
-    ld.param.f32 %f1, [a];
-    ld.param.u64 %rd1, [x];
-    ld.param.u64 %rd2, [y];
-    mov.u32 %r3, %ctaid.x;
-    mov.u32 %r4, %ntid.x;
-    mov.u32 %r5, %tid.x;
-    mad.lo.s32 %r1, %r3, %r4, %r5;
-    setp.ge.s32 %p1, %r1, %r2;
-    @%p1 bra END;
-    cvta.to.global.u64 %rd3, %rd1;
-    mul.wide.s32 %rd4, %r1, 4;
-    add.s64 %rd5, %rd3, %rd4;
-    ld.global.nc.f32 %f2, [%rd5];
-    cvta.to.global.u64 %rd6, %rd2;
-    add.s64 %rd7, %rd6, %rd4;
-    ld.global.f32 %f3, [%rd7];
-    fma.rn.f32 %f4, %f2, %f1, %f3;
-    st.global.f32 [%rd7], %f4;
-END:
-    ret;
+INTERPRETERS = {"gpuocelot's emulator": 4.3e7, "GPGPU-Sim": 1.1e7}
+"""Thread-instructions a second that other interpreters reach on one core, on saxpy 2^20 and matmul 256^3. Given to us, not measured here."""
+
+
+# -- beside C and NumPy ---------------------------------------------------------------------------------------------------
+def numpy_saxpy(launch: Launch) -> tuple[Callable[[], None], Callable[[], NDArray]]:
+    x, y = (a.data.view(np.float32).copy() for a in launch.memory.allocations)
+    out, scaled = np.empty_like(y), np.empty_like(y)
+
+    def run() -> None:
+        np.multiply(x, np.float32(2.5), out=scaled)
+        np.add(scaled, y, out=out)
+
+    return run, lambda: out
+
+
+def numpy_matmul(launch: Launch) -> tuple[Callable[[], None], Callable[[], NDArray]]:
+    a, b, _ = (v.data.view(np.float32) for v in launch.memory.allocations)
+    n = round(a.size**0.5)
+    left, right, out = a.reshape(n, n).copy(), b.reshape(n, n).copy(), np.empty((n, n), np.float32)
+
+    def run() -> None:
+        np.matmul(left, right, out=out)
+
+    return run, lambda: out.reshape(-1)
+
+
+def numpy_histogram(launch: Launch) -> tuple[Callable[[], None], Callable[[], NDArray]]:
+    data, found = launch.memory.allocations[0].data.copy(), np.zeros(256, np.int64)
+
+    def run() -> None:
+        found[:] = np.bincount(data, minlength=256)
+
+    return run, lambda: found.astype(np.uint32)
+
+
+BESIDE: dict[str, tuple[dict[str, Callable[[Launch], warp_c.Plain]], Callable[[Launch], Any]]] = {
+    "saxpy 2^20": ({"C": warp_c.saxpy}, numpy_saxpy),
+    "matmul 256^3": ({"C, sums as the kernel's": warp_c.matmul, "C, loops exchanged": warp_c.matmul_rows}, numpy_matmul),
+    "histogram, shared": ({"C": warp_c.histogram}, numpy_histogram),
+    "histogram, global": ({"C, atomic": warp_c.histogram_atomic, "C, counted apart": warp_c.histogram}, numpy_histogram),
 }
-"""
-)
-
-MATMUL = (
-    HEAD
-    + """.visible .entry matmul(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)
-{
-    .reg .pred %p<2>;
-    .reg .b32 %r<16>;
-    .reg .f32 %f<5>;
-    .reg .b64 %rd<16>;
-    ld.param.u64 %rd1, [a];
-    ld.param.u64 %rd2, [b];
-    ld.param.u64 %rd3, [c];
-    ld.param.u32 %r1, [n];
-    mov.u32 %r2, %ctaid.y;
-    mov.u32 %r3, %ntid.y;
-    mov.u32 %r4, %tid.y;
-    mad.lo.s32 %r5, %r2, %r3, %r4;
-    mov.u32 %r6, %ctaid.x;
-    mov.u32 %r7, %ntid.x;
-    mov.u32 %r8, %tid.x;
-    mad.lo.s32 %r9, %r6, %r7, %r8;
-    mul.lo.s32 %r10, %r5, %r1;
-    mul.wide.s32 %rd4, %r10, 4;
-    add.s64 %rd5, %rd1, %rd4;
-    mul.wide.s32 %rd6, %r9, 4;
-    add.s64 %rd7, %rd2, %rd6;
-    mul.wide.s32 %rd8, %r1, 4;
-    mov.f32 %f1, 0f00000000;
-    mov.u32 %r11, 0;
-LOOP:
-    ld.global.f32 %f2, [%rd5];
-    ld.global.f32 %f3, [%rd7];
-    fma.rn.f32 %f1, %f2, %f3, %f1;
-    add.s64 %rd5, %rd5, 4;
-    add.s64 %rd7, %rd7, %rd8;
-    add.s32 %r11, %r11, 1;
-    setp.lt.s32 %p1, %r11, %r1;
-    @%p1 bra LOOP;
-    add.s32 %r12, %r10, %r9;
-    mul.wide.s32 %rd9, %r12, 4;
-    add.s64 %rd10, %rd3, %rd9;
-    st.global.f32 [%rd10], %f1;
-    ret;
-}
-"""
-)
+"""By launch, what else computes the same."""
 
 
-def saxpy(n: int = 1 << 20) -> Launch:
-    """y = a*x + y over ``n`` floats, blocks of 256."""
-    rng = np.random.default_rng(1)
-    arrays = [rng.random(n, dtype=np.float32) for _ in range(2)]
-    bases = (0x10_0000_0000, 0x20_0000_0000)
-    args = n.to_bytes(4, "little") + np.float32(2.5).tobytes() + b"".join(b.to_bytes(8, "little") for b in bases)
-    memory = [allocate(base, array) for base, array in zip(bases, arrays, strict=True)]
-    return Launch(bind(Document.parse(SAXPY), "saxpy"), (-(-n // 256), 1, 1), (256, 1, 1), args, allocations=memory)
+def clock(threads: int) -> Callable[[], float]:
+    return time.process_time if threads == 1 else time.perf_counter
 
 
-def matmul(n: int = 256) -> Launch:
-    """C = A*B, ``n`` x ``n`` floats, blocks of 16 x 16, one element a thread."""
-    rng = np.random.default_rng(2)
-    bases = (0x10_0000_0000, 0x20_0000_0000, 0x30_0000_0000)
-    arrays = [rng.random(n * n, dtype=np.float32), rng.random(n * n, dtype=np.float32), np.zeros(n * n, np.float32)]
-    args = b"".join(b.to_bytes(8, "little") for b in bases) + n.to_bytes(4, "little")
-    memory = [allocate(base, array) for base, array in zip(bases, arrays, strict=True)]
-    return Launch(bind(Document.parse(MATMUL), "matmul"), (n // 16, n // 16, 1), (16, 16, 1), args, allocations=memory)
+def shortest(runs: dict[str, tuple[Callable[[], None], Callable[[], object]]], threads: int, repeats: int) -> dict[str, float]:
+    """The shortest seconds of each (what comes before, what is measured), by turns."""
+    best = dict.fromkeys(runs, float("inf"))
+    now = clock(threads)
+    for _ in range(repeats):
+        for name, (before, call) in runs.items():
+            before()
+            start = now()
+            call()
+            best[name] = min(best[name], now() - start)
+    return best
 
 
-def layer(name: str) -> Launch:
-    """A layer of the reference workload on the shipped frame."""
-    given = data.launch_arguments(name)
-    args, memory = bytearray(given.args), []
-    textures: dict[int, Texture] = {}
-    surfaces: dict[int, Surface] = {}
-    for number, (offset, contents) in enumerate(given.buffers.items(), 1):
-        memory.append(allocate(number << 36, contents))
-        args[offset : offset + 8] = (number << 36).to_bytes(8, "little")
-    for handle, (offset, image) in enumerate((*given.textures.items(), *given.surfaces.items()), 1 << 33):
-        args[offset : offset + 8] = handle.to_bytes(8, "little")
-        if isinstance(image, np.ndarray):
-            surfaces[handle] = Surface(image)
-        else:
-            textures[handle] = Texture(image.array, filter=image.filter, address=image.address, normalized=image.normalized)
-    program = bind(Document.parse(data.ptx(name)), given.entry)
-    return Launch(program, given.grid, given.block, bytes(args), given.shared_bytes, memory, textures, surfaces)
-
-
-LAUNCHES: dict[str, Callable[[], Launch]] = {
-    "saxpy 2^20": saxpy,
-    "matmul 256^3": matmul,
-    "enc4": lambda: layer("enc4"),
-    "dec0": lambda: layer("dec0"),
-}
-
-
-def contents(launch: Launch) -> list[bytes]:
-    """Every byte that the launch may have changed."""
-    return [a.data.tobytes() for a in launch.memory.allocations] + [s.array.tobytes() for s in launch.surfaces.values()]
-
-
-def run_times(make: Callable[[], Launch], with_interpreter: bool) -> dict[str, Any]:
-    """Seconds of a launch on each executor (the warp executor: best of several, compiled before), and whether the bytes agree."""
-    row: dict[str, Any] = {}
-    for threads in (1, 2):
-        best = float("inf")
-        for _ in range(7):
-            launch = make()
+def beside(repeats: int) -> list[dict[str, Any]]:
+    """A row for each launch and number of threads: milliseconds of the whole launch and of the others, and how many times as long it took."""
+    rows = []
+    with ThreadPoolExecutor(CORES) as pool:
+        for name, (plains, with_numpy) in BESIDE.items():
+            launch = LAUNCHES[name]()
             prepare(launch.program, PROFILE)
-            start = time.perf_counter()
-            result = execute(launch, "warp", PROFILE, threads=threads)
-            best = min(best, time.perf_counter() - start)
-        row[f"warp_seconds_{threads}"] = best
-    row["statements"] = result.statements
-    if with_interpreter:
-        other = make()
-        start = time.perf_counter()
-        execute(other, "numpy", PROFILE)
-        row["numpy_seconds"] = time.perf_counter() - start
-        assert contents(other) == contents(launch), "the executors disagree"
-        row["ratio"] = row["numpy_seconds"] / row["warp_seconds_1"]
-    return row
+            start = [a.data.copy() for a in launch.memory.allocations]
+            others = {label: make(launch) for label, make in plains.items()}
+            numpy_run, numpy_result = with_numpy(launch)
+
+            def restore(launch: Launch = launch, start: list[NDArray] = start) -> None:
+                for allocation, data in zip(launch.memory.allocations, start, strict=True):
+                    np.copyto(allocation.data, data)
+
+            for threads in sorted({1, CORES}):
+                runs: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
+                    "warp": (restore, lambda t=threads, run=launch: execute(run, "warp", PROFILE, threads=t)),
+                    **{n: (p.before, lambda p=p, t=threads: p.run(t, pool)) for n, p in others.items()},
+                }
+                if threads == 1:
+                    runs["NumPy"] = (lambda: None, numpy_run)
+                    runs["start"] = (lambda: None, lambda run=launch: execute(run, "warp", PROFILE, threads=1, blocks=[0]))
+                found = shortest(runs, threads, repeats)
+                restore()
+                execute(launch, "warp", PROFILE)
+                for label, plain in others.items():
+                    plain.before()
+                    plain.run(1, pool)
+                    agree(launch, plain.result, f"{name}: {label}")
+                agree(launch, numpy_result(), f"{name}: NumPy")
+                for label in runs.keys() - {"warp", "start"}:
+                    rows.append(
+                        {
+                            "launch": name,
+                            "threads": threads,
+                            "beside": label,
+                            "warp ms": 1e3 * found["warp"],
+                            "of it the start": 1e3 * found["start"] if threads == 1 else "",
+                            "other ms": 1e3 * found[label],
+                            "warp / other": found["warp"] / found[label],
+                        }
+                    )
+    return sorted(rows, key=lambda r: (list(BESIDE).index(r["launch"]), r["threads"], r["beside"]))
 
 
-_PREPARE = """
-import json, resource, sys, time
-from benchmarks.bench_warp import LAUNCHES, PROFILE
-from ptxgraft.run.warp_engine import prepare
-launch = LAUNCHES[sys.argv[1]]()
-start = time.perf_counter()
-prepare(launch.program, PROFILE)
-print(json.dumps([time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
-"""
+def agree(launch: Launch, other: NDArray, what: str) -> None:
+    """The launch's last allocation holds what the other computed: integers exactly, floats but for the order of sums and rounding of products."""
+    mine = launch.memory.allocations[-1].data.view(other.dtype)
+    same = np.allclose(mine, other, rtol=1e-5) if other.dtype.kind == "f" else np.array_equal(mine, other)
+    assert same, f"{what} computes something else"
 
 
-def prepare_times(name: str) -> dict[str, float]:
-    """Seconds to get a program ready in a new process, from an empty cache and from a filled one, and the process's peak memory in bytes."""
-    with tempfile.TemporaryDirectory() as directory:
-        environment = {**os.environ, "PTXGRAFT_CACHE_DIR": directory}
-        found = []
-        for _ in range(2):
-            done = subprocess.run(
-                [sys.executable, "-c", _PREPARE, name],
-                env=environment,
-                cwd=Path(__file__).parent.parent,
-                capture_output=True,
-                text=True,
-                check=True,
+# -- the executors --------------------------------------------------------------------------------------------------------
+def executors(repeats: int, with_interpreter: bool) -> list[dict[str, Any]]:
+    """A row for each launch: getting ready, running it on both engines, and thread-instructions a second."""
+    rows = []
+    for name, make in LAUNCHES.items():
+        cold, cached, size = warp_growth.prepared(name)
+        row: dict[str, Any] = {"launch": name, "cold s": cold["cpu_seconds"], "cached s": cached["cpu_seconds"], "cache bytes": size}
+        launch = make()
+        prepare(launch.program, PROFILE)
+        for threads in sorted({1, CORES}):
+            best = float("inf")
+            for _ in range(repeats):
+                launch = make()
+                start = clock(threads)()
+                result = execute(launch, "warp", PROFILE, threads=threads)
+                best = min(best, clock(threads)() - start)
+            row[f"warp ms, {threads} thread{'s' * (threads > 1)}"] = 1e3 * best
+            if threads == 1:
+                work = 32 * result.statements
+                row["G thread-instructions/s"] = work / best / 1e9
+        if with_interpreter:
+            other = make()
+            start = time.process_time()
+            execute(other, "numpy", PROFILE)
+            seconds = time.process_time() - start
+            assert contents(other) == contents(launch), f"{name}: the executors disagree"
+            row |= {"numpy ms": 1e3 * seconds, "numpy / warp": 1e3 * seconds / row["warp ms, 1 thread"], "numpy M/s": work / seconds / 1e6}
+        rows.append(row)
+    return rows
+
+
+# -- the aims -------------------------------------------------------------------------------------------------------------
+def aims(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was aimed at, on one core, and what was found."""
+    rows: list[dict[str, Any]] = []
+
+    def aim(what: str, wanted: float, found: float, least: bool = True) -> None:
+        rows.append({"aim": what, "wanted": wanted, "found": found, "held": found >= wanted if least else found <= wanted})
+
+    whole = {r["launch"]: r for r in result["beside"] if r["threads"] == 1}
+    aim("matmul 256^3, whole launch, ms at most", 5, whole["matmul 256^3"]["warp ms"], False)
+    aim("the same without the start", 2.2, whole["matmul 256^3"]["warp ms"] - whole["matmul 256^3"]["of it the start"], False)
+    aim("saxpy 2^20, whole launch, ms at most", 1, whole["saxpy 2^20"]["warp ms"], False)
+    for row in result["rates"]["tensor"]:
+        if "aim M/s" in row:
+            aim(
+                f"{row['instruction']}, worst class, M/s",
+                row["aim M/s"],
+                min(v for k, v in row.items() if k.split()[0] in warp_rates.CLASSES),
             )
-            found.append(json.loads(done.stdout))
-        size = sum(p.stat().st_size for p in Path(directory).rglob("*") if p.is_file())
-    return {"cold_seconds": found[0][0], "cached_seconds": found[1][0], "cache_bytes": size, "peak_bytes": found[0][1]}
+            aim(f"{row['instruction']}, typical, M/s", row["aim typical M/s"], row["typical M/s"])
+    for row in result["rates"]["approximations"]:
+        aim(f"{row['function']}, M/s", row["aim M/s"], row["M/s"])
+    region = min(
+        (r for r in result["compile"]["rows"] if r["text"] == "tensor-core layer"), key=lambda r: abs(r["statements"] - warp_growth.REGION)
+    )
+    aim(f"cold, {region['statements']} statements, s at most", 2, region["cold s"], False)
+    for row in result["executors"]:
+        if "numpy M/s" in row and row["launch"] in ("saxpy 2^20", "matmul 256^3"):
+            others = max(INTERPRETERS.values()) / 1e6
+            aim(f"numpy on {row['launch']} over the fastest interpreter ({others:.0f} M/s)", 5, row["numpy M/s"] / others)
+    return rows
 
 
-def run(with_interpreter: bool = True) -> dict[str, Any]:
-    """Every launch's numbers, by name."""
-    return {name: {**prepare_times(name), **run_times(make, with_interpreter)} for name, make in LAUNCHES.items()}
+def run(quick: bool = False) -> dict[str, Any]:
+    """All numbers. ``quick`` leaves the interpreter and the large programs out and repeats less."""
+    result: dict[str, Any] = {"profile": PROFILE, "cores": CORES, "compiler": f"{warp_c.compiler_version()}, {' '.join(warp_c.FLAGS[:-2])}"}
+    result["beside"] = beside(5 if quick else 25)
+    result["executors"] = executors(3 if quick else 9, not quick)
+    result["rates"] = warp_rates.measure(PROFILE, 2 if quick else 5, 4 if quick else 1)
+    result["grid"] = warp_growth.grid_growth(PROFILE, repeats=3 if quick else 9)
+    result["compile"] = warp_growth.compile_growth(warp_growth.STATEMENTS[:3] if quick else warp_growth.STATEMENTS)
+    result["aims"] = aims(result)
+    return result
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="leave the interpreter out")
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_warp", description="How fast the warp executor is.")
+    parser.add_argument("--quick", action="store_true", help="less work and fewer repeats")
     add_options(parser)
     options = parser.parse_args()
-    result = run(not options.quick)
-    print(
-        f"{'launch':14} {'cold s':>7} {'cached s':>9} {'peak MB':>8} {'1 thread ms':>12} {'2 threads ms':>13} {'numpy s':>8} {'ratio':>7}"
-    )
-    for name, row in result.items():
-        print(
-            f"{name:14} {row['cold_seconds']:7.2f} {row['cached_seconds']:9.3f} {row['peak_bytes'] / 1e6:8.0f} {row['warp_seconds_1'] * 1e3:12.2f}"
-            f" {row['warp_seconds_2'] * 1e3:13.2f} {row.get('numpy_seconds', float('nan')):8.2f} {row.get('ratio', float('nan')):7.0f}"
-        )
-    record("warp", {"launches": result}, options)
+    result = run(options.quick)
+    print(f"== warp ({cpu()})")
+    print("\n".join(lines_of(result)))
+    record(RECORD, result, options)
+    if options.record:
+        warp_growth.plots(options.to, result["compile"], result["grid"])
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgraft import data
 from ptxgraft.isa import Program, bind
-from ptxgraft.run import Launch, Surface, Texture, allocate
+from ptxgraft.run import Launch, allocate
+from ptxgraft.run.reference import reference_launch
 from ptxgraft.text import Document
 
 HEAD = ".version 8.4\n.target sm_89\n.address_size 64\n"
@@ -162,7 +162,7 @@ def pointers(count: int) -> bytes:
 def launch(text: str, name: str, grid: tuple[int, ...], block: tuple[int, ...], args: bytes, arrays: list[NDArray]) -> Launch:
     """A launch whose allocations, at ``BASES``, hold copies of the arrays."""
     memory = [allocate(base, array) for base, array in zip(BASES, arrays, strict=False)]
-    return Launch(program(text, name), grid, block, args, allocations=memory)  # type of grid: one to three numbers
+    return Launch(program(text, name), grid, block, args, allocations=memory)
 
 
 def saxpy(n: int = 1 << 20) -> Launch:
@@ -190,23 +190,13 @@ def histogram(shared: bool, size: int = 1 << 20) -> Launch:
 
 
 def layer(name: str) -> Launch:
-    """A layer of the reference workload on the shipped frame."""
-    given = data.launch_arguments(name)
-    args, memory = bytearray(given.args), []
-    textures: dict[int, Texture] = {}
-    surfaces: dict[int, Surface] = {}
-    for number, (offset, contents) in enumerate(given.buffers.items(), 1):
-        memory.append(allocate(number << 36, contents))
-        args[offset : offset + 8] = (number << 36).to_bytes(8, "little")
-    for handle, (offset, image) in enumerate((*given.textures.items(), *given.surfaces.items()), 1 << 33):
-        args[offset : offset + 8] = handle.to_bytes(8, "little")
-        if isinstance(image, np.ndarray):
-            surfaces[handle] = Surface(image)
-        else:
-            textures[handle] = Texture(image.array, filter=image.filter, address=image.address, normalized=image.normalized)
-    bound = bind(Document.parse(data.ptx(name)), given.entry)
-    return Launch(bound, given.grid, given.block, bytes(args), given.shared_bytes, memory, textures, surfaces)
+    """A layer of the reference workload on the shipped frame; its program is bound once."""
+    made = reference_launch(name)
+    made.program = _bound.setdefault(name, made.program)
+    return made
 
+
+_bound: dict[str, Program] = {}
 
 LAUNCHES: dict[str, Callable[[], Launch]] = {
     "saxpy 2^20": saxpy,

@@ -12,7 +12,7 @@ from ptxgraft.flow.liveness import build_liveness
 from ptxgraft.isa import Program, bind
 from ptxgraft.lower import jit, warp_compile
 from ptxgraft.lower.warp_compile import ENTRY, Functions
-from ptxgraft.lower.warp_graph import LIMIT, build_graph, compile_cost, eligible
+from ptxgraft.lower.warp_graph import IN_LOOPS, IN_PLACE, LIMIT, accesses_called, build_graph, compile_cost, eligible, passes_for
 from ptxgraft.lower.warp_plan import WarpPlan, leaders_of
 from ptxgraft.lower.warp_program import assemble, native_code, register_slots
 from ptxgraft.lower.warp_state import LAUNCH, WARP, WORKER, Layout, slot_bytes
@@ -145,9 +145,20 @@ def test_blocks_of_a_program_that_is_one_function():
     assert eligible(program)
     long = program_of("    ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r5];\n" * 100)
     assert eligible(long)
-    assert compile_cost(long.instructions[0]) * 300 > LIMIT
-    assert not eligible(program_of("    ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r5];\n" * 300))
+    assert compile_cost(long.instructions[0]) * 1000 > LIMIT
+    assert not eligible(program_of("    ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r5];\n" * 1000))
     assert not eligible(program_of("    frobnicate.b32 %r1, %r2;\n"))
+
+
+def test_of_many_accesses_those_in_loops_stay_in_place():
+    load = "    ld.shared.u32 %r1, [%r5];\n"
+    assert not accesses_called(program_of(load * IN_PLACE))
+    assert len(accesses_called(program_of(load * (IN_PLACE + 1)))) == IN_PLACE + 1
+    loop = program_of(load * IN_PLACE + "L:\n" + load + "    setp.ne.u32 %p1, %r1, 0;\n    @%p1 bra L;\n")
+    assert accesses_called(loop) == set(range(IN_PLACE)) and passes_for(loop) == "O2"
+    loop = program_of("L:\n" + load * (IN_LOOPS + 30) + "    setp.ne.u32 %p1, %r1, 0;\n    @%p1 bra L;\n")
+    assert accesses_called(loop) == set(range(IN_LOOPS, IN_LOOPS + 30)) and passes_for(loop) == "quick"
+    assert not accesses_called(program_of("    ld.param.u64 %rd0, [out];\n" * 100))
 
 
 def test_layouts_are_aligned_and_apart():

@@ -124,7 +124,7 @@ def test_code_made_from_other_facts_about_a_program_is_not_taken(tmp_path, monke
     monkeypatch.setenv("PTXGRAFT_CACHE_DIR", str(tmp_path))
     keys = []
     native = warp_engine.FUNCTIONS.native
-    monkeypatch.setattr(warp_engine.FUNCTIONS, "native", lambda key, make, store: keys.append(key) or native(key, make, store))
+    monkeypatch.setattr(warp_engine.FUNCTIONS, "native", lambda key, *rest: keys.append(key) or native(key, *rest))
     warp_engine.prepare(bind(Document.parse(text), "saxpy"), "sm_90")
     monkeypatch.setattr(warp_engine, "uniform_registers", lambda program, flow: frozenset())
     warp_engine.prepare(bind(Document.parse(text), "saxpy"), "sm_90")

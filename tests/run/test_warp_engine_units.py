@@ -12,6 +12,7 @@ from ptxgraft.isa import bind
 from ptxgraft.run import Surface, Texture, execute, warp_engine
 from ptxgraft.run.launch import Launch
 from ptxgraft.run.memory import allocate
+from ptxgraft.run.reference import reference_launch
 from ptxgraft.text import Document
 
 OUT, IN = 0x7F0000000000, 0x7F0000100000
@@ -206,11 +207,9 @@ def test_accesses_of_128_bits_and_bytes_in_a_row():
 
 
 def test_layers_of_the_reference_workload_agree_on_one_block():
-    from benchmarks.bench_warp import layer
-
     found = []
     for engine in ("numpy", "warp"):
-        launch = layer("dec0")
+        launch = reference_launch("dec0")
         execute(launch, engine=engine, profile="sm_89", blocks=[11])
         found.append([s.array.tobytes() for s in launch.surfaces.values()])
     assert found[0] == found[1] and any(any(b) for b in found[1])

@@ -77,8 +77,8 @@ def _target_machine(machine: Host, level: int) -> llvm.TargetMachine:
 def compile_ir(text: str, opt_level: int = 1, machine: Host | None = None, passes: str = "sroa") -> bytes:
     """Machine code (an ELF object) of a module's text.
 
-    ``opt_level``: the code generator's, 0 to 3. ``passes`` run before it: ``none``, ``sroa``, or a whole pipeline ``O1`` to ``O3``
-    (wanted where addresses are affine in a loop). Text that LLVM refuses is a bug of ours: AssertionError with LLVM's message.
+    ``opt_level``: the code generator's, 0 to 3. ``passes`` run before it: ``none``, ``sroa``, ``quick`` (also values that are there already, and what
+    branches leave over; all linear in the text's length), or a whole pipeline ``O1`` to ``O3`` (wanted where addresses are affine in a loop). Text that LLVM refuses is a bug of ours: AssertionError with LLVM's message.
     """
     with _lock:
         tm = _target_machine(machine or host(), opt_level)
@@ -96,14 +96,17 @@ def compile_ir(text: str, opt_level: int = 1, machine: Host | None = None, passe
 def _optimise(module: llvm.ModuleRef, tm: llvm.TargetMachine, passes: str) -> None:
     if passes == "none":
         return
-    tuning = llvm.create_pipeline_tuning_options(speed_level=1 if passes == "sroa" else int(passes[1]))
+    tuning = llvm.create_pipeline_tuning_options(speed_level=int(passes[1]) if passes[0] == "O" else 1)
     # Values are vectors already: these two would only cost time.
     tuning.loop_vectorization = False
     tuning.slp_vectorization = False
     builder = llvm.create_pass_builder(tm, tuning)
-    if passes == "sroa":
+    if passes in ("sroa", "quick"):
         manager = llvm.create_new_module_pass_manager()
         manager.add_sroa_pass()
+        if passes == "quick":
+            manager.add_new_gvn_pass()
+            manager.add_simplify_cfg_pass()
     else:
         manager = builder.getModulePassManager()
     manager.run(module, builder)

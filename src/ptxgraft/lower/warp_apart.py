@@ -7,18 +7,26 @@ where all live lanes stand, or when the warp cannot go on.
 from __future__ import annotations
 
 from ptxgraft.isa import Form, Imm, Instruction, Operand
-from ptxgraft.lower.ir import Val
-from ptxgraft.lower.warp_copy import Copy
+from ptxgraft.lower.ir import Emitter, Val
+from ptxgraft.lower.warp_copy import Copy, CopyMachine
 from ptxgraft.lower.warp_machine import Machine
 from ptxgraft.lower.warp_memory import FAILED, Segment
 from ptxgraft.lower.warp_plan import waits
 from ptxgraft.lower.warp_state import FULL, LANES, LAUNCH, RECORD_BYTES, WARP, Fault
 
 
-class _SlotMachine(Machine):
-    """Remembers allocations in the launch's ``sites``. Some lanes are missing, as a rule: no groups."""
+class _SlotMachine(CopyMachine):
+    """Remembers allocations in the launch's ``sites``. Some lanes are missing, as a rule: no groups. ``many``: the program has so many accesses that
+    functions do them."""
 
     grouped = False
+
+    def __init__(self, out: Emitter, many: bool) -> None:
+        super().__init__(out)
+        self.many = many
+
+    def function(self, space: str, width: int, count: int, store: bool) -> tuple[str, str] | None:
+        return self.called(space, width, count, store) if self.many else None
 
     def remembered(self) -> Segment:
         launch = self.launch()
@@ -38,7 +46,7 @@ class Apart(Copy):
         self.written: set[int] = set()
 
     def make_machine(self) -> Machine:
-        return _SlotMachine(self.out)
+        return _SlotMachine(self.out, bool(self.graph.called))
 
     def active(self) -> str:
         return self.bits

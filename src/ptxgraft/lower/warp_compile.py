@@ -72,14 +72,14 @@ class Functions:
                 assert {ENTRY, TURN, *RUNTIME} <= self._addresses.keys()
             return self._addresses
 
-    def native(self, key: str, make: Callable[[], str], store: Store) -> int:
+    def native(self, key: str, make: Callable[[], str], store: Store, passes: str) -> int:
         """The address of a program's function. ``key`` names the program and all that it depends on; ``make`` gives its module's text."""
         with self._lock:
             found = self._addresses.get(key)
             if found is None:
                 data = store.get(_key(key))
                 if data is None:
-                    data = jit.compile_ir(make(), 2, passes="O2")
+                    data = jit.compile_ir(make(), 2, passes=passes)
                     store.put(_key(key), data)
                 engine = jit.load_objects([data], _library())
                 self._engines.append(engine)

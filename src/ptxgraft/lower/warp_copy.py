@@ -9,10 +9,23 @@ from collections.abc import Mapping
 
 from ptxgraft.isa import Form, Instruction, Operand, Program
 from ptxgraft.lower.ir import IrModule, Val
+from ptxgraft.lower.warp_called import called
 from ptxgraft.lower.warp_graph import Graph
-from ptxgraft.lower.warp_memory import FAILED
-from ptxgraft.lower.warp_state import LANES, WARP, Fault, slot_bytes
+from ptxgraft.lower.warp_machine import Machine
+from ptxgraft.lower.warp_memory import FAILED, TABLES
+from ptxgraft.lower.warp_state import LANES, LAUNCH, WARP, Fault, slot_bytes
 from ptxgraft.lower.warp_statement import Statements
+
+
+class CopyMachine(Machine):
+    """The machine of a copy."""
+
+    def called(self, space: str, width: int, count: int, store: bool) -> tuple[str, str] | None:
+        """What ``function`` gives for an access that is not written out in place. Local memory is always a function's."""
+        if space == "local":
+            return None
+        site = self.address(self.field(LAUNCH, self.launch(), "sites"), 4 * int(self.index)) if space in TABLES else "null"
+        return called(self.out.module, space, width, count, store), site
 
 
 class Copy(Statements):

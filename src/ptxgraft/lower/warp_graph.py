@@ -6,35 +6,79 @@ Invariant: blocks begin at leaders and follow each other in program order, so th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
-from ptxgraft.isa import Instruction, Program
+from ptxgraft.isa import Address, Instruction, Program, Reg
 from ptxgraft.isa.functions import DEVICE_FUNCTIONS
 from ptxgraft.lower.warp_plan import WarpPlan, leaders_of, live_at
 
-LIMIT = 2500
+LIMIT = 1500
 """Programs that would take longer to compile, in milliseconds by ``compile_cost``, run as threaded code."""
+
+MANY_CALLED = 24
+"""With more accesses left to functions a program gets LLVM's quick passes: the full ones take a time that grows with the square of its blocks."""
+
+IN_LOOPS, IN_PLACE = 32, 16
+"""Accesses that are written out in place: those in loops if they are no more than the first, all others if no more than the second. The rest are
+functions' (``warp_called``): twice to three times as slow, and compiled ten times as fast."""
+
+_ACCESS = 16
+"""Milliseconds to compile an access in place."""
 
 _COSTS = {"tensor": 6, "texture": 40, "atomic": 8, "approximate": 9, "half": 2, "warp": 2}
 """Milliseconds to compile a statement, by family; others take about one."""
 
 
 def compile_cost(instruction: Instruction) -> int:
-    """Milliseconds to compile a statement as part of a function (measured on one core; the order of magnitude is what counts)."""
+    """Milliseconds to compile a statement as part of a function (measured on one core; the order of magnitude is what counts), an access as a call."""
     form = instruction.form
     if form is None:
         return 0
     if form.family == "memory":
         elements = max((r.count for r in form.roles), default=1)
         if form.loads and form.stores:  # a copy; where its size is given, it reads five times
-            return 100 if sum(o is not None for o in instruction.operands) > 3 else 20
-        return 3 + 2 * elements if form.loads else 4 + 4 * elements
+            return 30 if sum(o is not None for o in instruction.operands) > 3 else 3
+        return 1 + elements // 4
     return 8 if form.root in ("prmt", "div", "rem") else _COSTS.get(form.family, 1)
+
+
+def passes_for(program: Program) -> str:
+    """The passes that the program's function is worth (``jit.compile_ir``)."""
+    return "quick" if len(accesses_called(program)) > MANY_CALLED else "O2"
+
+
+def accesses_called(program: Program) -> set[int]:
+    """The loads and stores that are left to functions, by instruction number."""
+    looped = _in_loops(program)
+    accesses = [
+        i.index for i in program.instructions if i.form is not None and i.form.family == "memory" and (i.form.loads or i.form.stores)
+    ]
+    accesses = [index for index in accesses if not _one_address(program.instructions[index])]
+    inside = [index for index in accesses if looped[index]]
+    outside = [index for index in accesses if not looped[index]]
+    return {*inside[IN_LOOPS:], *(outside if len(accesses) > IN_PLACE else ())}
+
+
+def _one_address(instruction: Instruction) -> bool:
+    """Does the statement say where all lanes find it (a parameter, a variable)? That is short in place."""
+    return not any(isinstance(o, Address) and isinstance(o.base, Reg) for o in instruction.operands)
+
+
+def _in_loops(program: Program) -> list[bool]:
+    """For each instruction: does it stand between a backward branch and its target?"""
+    deeper = [0] * (len(program.instructions) + 1)
+    for instruction in program.instructions:
+        for target in instruction.targets:
+            if target <= instruction.index:
+                deeper[target] += 1
+                deeper[instruction.index + 1] -= 1
+    return [depth > 0 for depth in accumulate(deeper)]
 
 
 @dataclass(slots=True)
 class Graph:
     """Blocks by number: first instruction of each, its successors, the registers live at its start. ``joins`` are where the first copy can be
-    entered again; ``headers`` are targets of backward branches."""
+    entered again; ``headers`` are targets of backward branches. ``called`` are the accesses that functions do."""
 
     program: Program
     starts: list[int]
@@ -43,6 +87,7 @@ class Graph:
     joins: set[int]
     headers: set[int]
     alone: set[int]
+    called: set[int]
 
     def stop(self, block: int) -> int:
         """One past the last instruction of a block."""
@@ -51,7 +96,9 @@ class Graph:
 
 def eligible(program: Program) -> bool:
     """Can and should the program be compiled this way?"""
-    if sum(map(compile_cost, program.instructions)) > LIMIT:
+    called = accesses_called(program)
+    in_place = sum(i.form is not None and i.form.family == "memory" for i in program.instructions) - len(called)
+    if sum(map(compile_cost, program.instructions)) + _ACCESS * in_place > LIMIT:
         return False
     for instruction in program.instructions:
         form = instruction.form
@@ -84,7 +131,7 @@ def build_graph(program: Program, plan: WarpPlan) -> Graph:
         if control == "barrier" and block + 1 < len(starts):
             joins.add(block + 1)
     alone = {b for b in range(1, len(starts)) if not entered[b] and b not in joins and _falls(program.instructions[starts[b] - 1])}
-    return Graph(program, starts, number, live, joins, headers, alone)
+    return Graph(program, starts, number, live, joins, headers, alone, accesses_called(program))
 
 
 def _falls(instruction: Instruction) -> bool:

@@ -22,7 +22,8 @@ from ptxgraft.lower.warp_state import LANES, LAUNCH, RECORD, WARP, slot_bytes
 FAILED = "failed"
 """The block to go to when a fault has been written down."""
 
-_TABLES = ("global", "const", "generic")
+TABLES = ("global", "const", "generic")
+"""Spaces whose addresses are looked up among allocations."""
 
 
 @dataclass(slots=True)
@@ -74,6 +75,16 @@ class Memory(Fields):
 
     def missed(self, segment: Segment) -> None:
         """The site may remember another allocation now."""
+
+    def function(self, space: str, width: int, count: int, store: bool) -> tuple[str, str] | None:
+        """The function that does this access (``warp_called``) and a pointer to what its site remembers; None: it is written out in place."""
+        return None
+
+    def call(self, function: tuple[str, str], address: Val, values: str) -> None:
+        """Let a function do the access, between memory and ``values``."""
+        name, site = function
+        given = f"ptr {self.w}, ptr {self.fill(address)}, ptr {values}, i32 {self.bits}, i32 {self.index}, ptr {site}"
+        self.require(self.out.value(f"call i1 @{name}({given})"))
 
     # -- text ---------------------------------------------------------------------------------------------------------
     def require(self, condition: str) -> None:
@@ -134,7 +145,7 @@ class Memory(Fields):
     def segment(self, space: str) -> Segment:
         """The segment to try."""
         out = self.out
-        if space in _TABLES:
+        if space in TABLES:
             return self.remembered()
         launch = self.launch()
         if space == "host":
@@ -172,6 +183,14 @@ class Memory(Fields):
         if address.uniform and space not in ("local", "generic"):  # one address of local memory is another word for each lane
             return self.load_one(space, address, width, count)
         out, type = self.out, f"<{LANES} x i{width}>"
+        function = self.function(space, width, count, False)
+        if function is not None:
+            values = self.values(width, count)
+            self.call(function, address, values)
+            return tuple(
+                Val(out.value(f"load {type}, ptr {self.address(values, i * slot_bytes(width))}, align {min(64, width * 4)}"), width)
+                for i in range(count)
+            )
         segment = self.segment(space)
         done, rest = out.fresh_label("loaded"), out.fresh_label("rest")
         ways: list[tuple[str, list[str]]] = []
@@ -355,10 +374,15 @@ class Memory(Fields):
     # -- stores -------------------------------------------------------------------------------------------------------
     def store(self, space: str, address: Val, values: Sequence[Val]) -> None:
         out, width, count = self.out, values[0].width, len(values)
-        type = f"<{LANES} x i{width}>"
         align = 1 if space == "host" else width // 8 * count
-        segment = self.segment(space)
         names = [self.vector(v, width) for v in values]
+        function = None if address.uniform else self.function(space, width, count, True)
+        if function is not None:
+            place = self.values(width, count)
+            self.put_values(names, width, place)
+            self.call(function, address, place)
+            return
+        segment = self.segment(space)
         done, rest, free = out.fresh_label("stored"), out.fresh_label("rest"), out.fresh_label("free")
         quick = space not in ("local", "param") and (address.uniform or self.grouped)
         if quick:
@@ -368,12 +392,17 @@ class Memory(Fields):
             (self.store_one if address.uniform else self.store_groups)(segment, address, names, width, align, rest, done)
             out.label(rest)
         place = self.values(width, count)
-        for i, value in enumerate(names):
-            out.emit(f"store {type} {value}, ptr {self.address(place, i * slot_bytes(width))}, align {min(64, width * 4)}")
+        self.put_values(names, width, place)
         self.rest(space, address, place, width, count, True, segment)
         if quick:
             out.emit(f"br label %{done}")
             out.label(done)
+
+    def put_values(self, names: Sequence[str], width: int, place: str) -> None:
+        """Store vectors where the runtime reads them."""
+        for i, name in enumerate(names):
+            pointer = self.address(place, i * slot_bytes(width))
+            self.out.emit(f"store <{LANES} x i{width}> {name}, ptr {pointer}, align {min(64, width * 4)}")
 
     def store_one(self, segment: Segment, address: Val, names: Sequence[str], width: int, align: int, otherwise: str, done: str) -> None:
         """All lanes write one address: the last one's value stays."""

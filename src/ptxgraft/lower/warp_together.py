@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from ptxgraft.isa import Address, Form, Instruction, Program, Reg
 from ptxgraft.lower.ir import Emitter, IrModule, Val, literal
-from ptxgraft.lower.warp_copy import Copy
+from ptxgraft.lower.warp_copy import Copy, CopyMachine
 from ptxgraft.lower.warp_graph import Graph
 from ptxgraft.lower.warp_machine import Machine
 from ptxgraft.lower.warp_memory import FAILED, Affine, Segment
@@ -44,7 +44,7 @@ def addressing(program: Program) -> set[int]:
     return found
 
 
-class _RegisterMachine(Machine):
+class _RegisterMachine(CopyMachine):
     """Remembers allocations in registers: three values an instruction, loaded where the function begins."""
 
     def __init__(self, out: Emitter, owner: Together) -> None:
@@ -58,6 +58,9 @@ class _RegisterMachine(Machine):
 
     def missed(self, segment: Segment) -> None:
         self.owner.recall(segment.site)
+
+    def function(self, space: str, width: int, count: int, store: bool) -> tuple[str, str] | None:
+        return self.called(space, width, count, store) if int(self.index) in self.owner.graph.called else None
 
 
 class Together(Copy):
@@ -197,7 +200,8 @@ class Together(Copy):
     def remember_all(self) -> None:
         """Load what each access met last."""
         out, machine = self.out, self.machine
-        wanted = [i.index for i in self.program.instructions if i.form is not None and remembers(i.form)]
+        called = self.graph.called
+        wanted = [i.index for i in self.program.instructions if i.form is not None and remembers(i.form) and i.index not in called]
         if not wanted:
             return
         launch = machine.launch()

@@ -27,7 +27,7 @@ from ptxgraft.isa import Program, Reg, Var
 from ptxgraft.lower import jit
 from ptxgraft.lower.warp_access import LOG_BYTES
 from ptxgraft.lower.warp_compile import ENTRY, FUNCTIONS, TURN
-from ptxgraft.lower.warp_graph import eligible
+from ptxgraft.lower.warp_graph import eligible, passes_for
 from ptxgraft.lower.warp_machine import SPECIAL_ORDER
 from ptxgraft.lower.warp_native import native_text
 from ptxgraft.lower.warp_plan import WarpPlan
@@ -145,7 +145,9 @@ def _native(program: Program, plan: WarpPlan, profile: str, cache: Cache) -> tup
     key = f"program {document} {program.name} {profile} {plan.digest()}"
     code = native_code(program, plan, key)
     try:
-        address = FUNCTIONS.native(key, lambda: native_text(program, plan, code.slots, profile, jit.host().names)[0], cache)
+        address = FUNCTIONS.native(
+            key, lambda: native_text(program, plan, code.slots, profile, jit.host().names)[0], cache, passes_for(program)
+        )
     except UnsupportedError:
         return None, {}
     return code, {key: address}
