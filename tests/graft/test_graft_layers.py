@@ -8,7 +8,7 @@ from graft_kernels import MIXED, document, run_mixed
 
 from ptxgraft.flow import Flow
 from ptxgraft.graft import FILL, assemble, cut, find_ptxas, probe, read_probe, wrong_fragment_body
-from ptxgraft.graft.excerpt import choose_region
+from ptxgraft.graft.region_choice import choose_region
 from ptxgraft.graft.shared_base import dead_array
 from ptxgraft.isa import bind
 from ptxgraft.run import Launch, allocate, execute

@@ -145,7 +145,7 @@ def test_half_a_call():
         ((47, 46), "lines 47 to 46 of 'product' hold no statement"),
         ("phase 2", "'product' has no phase 2; its phases are 0 to 1"),
         ("phases 1-0", "'product' has no phases 1-0; its phases are 0 to 1"),
-        ("everything", "region 'everything' is not understood; name 'phase 3', 'phases 3-5' or lines as '120-340'"),
+        ("everything", "region 'everything' is not understood; name 'p3', 'p3-p5', lines as '120-340', or 'label LOOP' or 'label LOOP-DONE'"),
     ],
 )
 def test_regions_that_mean_nothing(region, message):

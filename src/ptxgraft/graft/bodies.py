@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from ptxgraft.errors import UsageError
 from ptxgraft.flow import Flow
-from ptxgraft.graft.excerpt import RegionChoice, excerpt
+from ptxgraft.graft.excerpt import excerpt
+from ptxgraft.graft.region_choice import RegionChoice
 from ptxgraft.isa import Instruction, Operand, Reg, Vector, bind
 from ptxgraft.spec import FragmentSpec, Phase, layer_spec
 from ptxgraft.text import Document, split_operands

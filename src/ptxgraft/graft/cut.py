@@ -10,7 +10,8 @@ from ptxgraft.errors import SourceError, UsageError
 from ptxgraft.flow import Flow
 from ptxgraft.graft.bodies import Body, BodyChoice
 from ptxgraft.graft.cut_result import Cut
-from ptxgraft.graft.excerpt import RegionChoice, excerpt, is_spelled
+from ptxgraft.graft.excerpt import excerpt, is_spelled
+from ptxgraft.graft.region_choice import RegionChoice
 from ptxgraft.graft.styles import STYLES, Editing, write_called, write_inline, write_phases
 from ptxgraft.isa import Program, bind
 from ptxgraft.text import Document

@@ -14,8 +14,9 @@ from ptxgraft.errors import UnsupportedError
 from ptxgraft.flow import Flow, Linear
 from ptxgraft.flow.liveness import build_liveness
 from ptxgraft.graft.carry import check_carried, total_words, words
-from ptxgraft.graft.excerpt import RegionChoice, choose_region, declares, is_spelled
+from ptxgraft.graft.excerpt import declares, is_spelled
 from ptxgraft.graft.linear_text import is_spellable
+from ptxgraft.graft.region_choice import RegionChoice, choose_region
 from ptxgraft.isa import Instruction, Program, Reg, Register, Vector, align_up
 from ptxgraft.spec import LayerSpec, Phase, Region, make_region, phase_steps
 from ptxgraft.spec.provenance import Source, Tracer

@@ -15,13 +15,14 @@ from ptxgraft.graft.bodies import Body, identity_body
 from ptxgraft.graft.callee import identity_callee
 from ptxgraft.graft.calls import call_text
 from ptxgraft.graft.cut_result import Cut
-from ptxgraft.graft.excerpt import Excerpt, RegionChoice, Rendered, excerpt, indented
+from ptxgraft.graft.excerpt import Excerpt, Rendered, excerpt, indented
 from ptxgraft.graft.inline import write_identity, write_text
 from ptxgraft.graft.inline_function import check_parameters, inlined_text, result_of
 from ptxgraft.graft.interface import Interface, interface
 from ptxgraft.graft.merge import Merged, merge_function, raise_version
 from ptxgraft.graft.phase_text import PARAMETER_ADDRESSES, choose_frame, identity_phase, phase_call_text, phase_interface
 from ptxgraft.graft.phases import plan_phases
+from ptxgraft.graft.region_choice import RegionChoice
 from ptxgraft.graft.rows import choose_rows
 from ptxgraft.spec import layer_spec
 from ptxgraft.text import Document, EditScript, FreshNames, Function, directives_in
