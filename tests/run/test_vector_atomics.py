@@ -49,8 +49,9 @@ def wanted(op: str, name: str, old: NDArray[np.uint16], b: NDArray[np.uint16]) -
     x, y = old.view(dtype).astype(np.float32), b.view(dtype).astype(np.float32)
     if op == "add":
         with np.errstate(all="ignore"):
-            total = (x + y).astype(dtype)  # twice and more the bits: rounding twice rounds once
-        return np.where(np.isnan(x + y), 0x7FFF, total.view(np.uint16)).astype(np.uint16)
+            total = x + y
+            code = total.astype(dtype).view(np.uint16)  # twice and more the bits: rounding twice rounds once
+        return np.where(np.isnan(total), 0x7FFF, code).astype(np.uint16)
     order = [np.where(v >> 15, -(v & 0x7FFF).astype(int) - 1, v & 0x7FFF) for v in (old, b)]
     first = (order[0] < order[1]) == (op == "min")
     number = np.where(np.isnan(x), b, np.where(np.isnan(y), old, np.where(first, old, b)))

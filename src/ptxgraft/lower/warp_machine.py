@@ -110,6 +110,28 @@ class Machine(Memory):
         below = out.value(f"icmp ult {shape} {addresses}, {first}")
         return Val(out.value(f"select {truth} {const}, {truth} zeroinitializer, {truth} {below}"), 1)
 
+    # -- loops --------------------------------------------------------------------------------------------------------
+    def repeat(self, count: Val, body: Callable[[Val], None]) -> None:
+        """The body as a loop, with fewer lanes active as it goes on."""
+        out, everyone = self.out, self.bits
+        turn, again, done, before = out.fresh_label("turn"), out.fresh_label("again"), out.fresh_label("done"), out.block
+        number, next_, end = out.fresh("number"), out.fresh("next"), out.fresh_label("end")
+        out.emit(f"br label %{turn}")
+        out.label(turn)
+        out.emit(f"{number} = phi i32 [ 0, %{before} ], [ {next_}, %{end} ]")
+        more = out.value(f"icmp ugt <{LANES} x i32> {count.name}, {self.splat(number, 32)}")
+        left = out.value(f"and i32 {everyone}, {out.value(f'bitcast <{LANES} x i1> {more} to i32')}")
+        self.branch(out.value(f"icmp ne i32 {left}, 0"), again, done)
+        out.label(again)
+        self.activate(left)
+        body(Val(number, 32, True))
+        out.emit(f"br label %{end}")
+        out.label(end)
+        out.emit(f"{next_} = add i32 {number}, 1")
+        out.emit(f"br label %{turn}")
+        out.label(done)
+        self.activate(everyone)
+
     # -- images -------------------------------------------------------------------------------------------------------
     def resource(self, kind: str, handle: Val) -> dict[str, Val]:
         """The record's fields. Lanes with different handles are served handle by handle."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from ptxgraft.errors import UnconfirmedWarning, UnsupportedError, UsageError
 from ptxgraft.isa.certainty import unconfirmed
 from ptxgraft.isa.numerics import PROFILES
+from ptxgraft.run import clusters
 from ptxgraft.run.launch import Launch
 from ptxgraft.run.result import RunResult, Watch
 
@@ -80,6 +81,7 @@ def execute(
         return cuda.run(launch, image, cuda.DEFAULT_TIMEOUT if timeout is None else timeout)
     if timeout is not None or image is not None:
         raise UsageError("a timeout and a cubin are for a GPU", hint="on='cuda' takes them; on cpu a step budget stops what never ends")
+    clusters.check(launch.program)
     run = ENGINES[engine]()
     launch.load_surfaces()
     try:

@@ -224,6 +224,17 @@ class Machine:
                 self.active = everyone
         return result
 
+    def repeat(self, count: Array, body: Callable[[Array], None]) -> None:
+        """The body with 0, 1, ... for the active lanes whose count is larger, as long as there are any."""
+        everyone, number = self.active, 0
+        while True:
+            self.active = everyone & (count > number)
+            if not self.active.any():
+                break
+            body(np.full((1, 1), number, np.uint32))
+            number += 1
+        self.active = everyone
+
     def _turns(self, space: str, flat: Array, lanes: NDArray[np.bool_]) -> Array:
         """For each access, how many earlier ones of the same step meet the same place."""
         if space == "shared":

@@ -39,7 +39,7 @@ def _integer_legal(op: str, type: str, **rest: str) -> bool:
     return type in INTEGER_TYPES[op]
 
 
-def _update(lanes: Lanes, op: str, type: str, b: Value) -> Callable[[Value], Value]:
+def integer_update(lanes: Lanes, op: str, type: str, b: Value) -> Callable[[Value], Value]:
     """The function from the old value to the new one."""
     signed = type_of(type).signed
 
@@ -77,7 +77,7 @@ RED_SPELLING = "{op:and|or|xor|add|inc|dec|min|max}." + HINT + ".{type:b32|b64|u
 )  # fmt: skip
 def atom(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, op: str, type: str) -> Value:
     """d = memory at [a]; memory = op(d, b), at once. ``inc`` and ``dec`` count around within 0 .. b."""
-    return lanes.atomic(space_name(space), a, type_of(type).width, _update(lanes, op, type, b))
+    return lanes.atomic(space_name(space), a, type_of(type).width, integer_update(lanes, op, type, b))
 
 
 @instruction(
@@ -111,11 +111,11 @@ def atom_cas(lanes: Lanes, a: Value, b: Value, c: Value, *, space: str, type: st
 )
 def red(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, op: str, type: str) -> None:
     """Memory at [a] = op(memory, b), at once."""
-    lanes.atomic(space_name(space), a, type_of(type).width, _update(lanes, op, type, b))
+    lanes.atomic(space_name(space), a, type_of(type).width, integer_update(lanes, op, type, b))
 
 
 # -- floats ---------------------------------------------------------------------------------------------------------------
-def _float_add(lanes: Lanes, space: str, a: Value, type: str, b: Value) -> Callable[[Value], Value]:
+def float_sum(lanes: Lanes, space: str, a: Value, type: str, b: Value) -> Callable[[Value], Value]:
     """Rounded to nearest. f32 in global memory flushes subnormals, in shared memory it does not (the manual, under ``atom``)."""
     if type in ("f16x2", "bf16x2"):
         fmt = type[:-2]
@@ -162,7 +162,7 @@ HALVES = "{type:f16|f16x2|bf16|bf16x2}"
 )
 def atom_float(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, type: str) -> Value:
     """d = memory at [a]; memory = d + b."""
-    return lanes.atomic(space_name(space), a, type_of(type).width, _float_add(lanes, space_name(space), a, type, b))
+    return lanes.atomic(space_name(space), a, type_of(type).width, float_sum(lanes, space_name(space), a, type, b))
 
 
 @instruction(
@@ -177,7 +177,7 @@ def atom_float(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, t
 )
 def red_float(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, type: str) -> None:
     """Memory at [a] = memory + b."""
-    lanes.atomic(space_name(space), a, type_of(type).width, _float_add(lanes, space_name(space), a, type, b))
+    lanes.atomic(space_name(space), a, type_of(type).width, float_sum(lanes, space_name(space), a, type, b))
 
 
 @instruction(
@@ -186,7 +186,7 @@ def red_float(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, ty
 )  # fmt: skip
 def atom_half(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, type: str) -> Value:
     """d = memory at [a]; memory = d + b, each half for itself."""
-    return lanes.atomic(space_name(space), a, type_of(type).width, _float_add(lanes, space_name(space), a, type, b))
+    return lanes.atomic(space_name(space), a, type_of(type).width, float_sum(lanes, space_name(space), a, type, b))
 
 
 @instruction(
@@ -202,7 +202,7 @@ def atom_half(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, ty
 )
 def red_half(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, type: str) -> None:
     """Memory at [a] = memory + b, each half for itself."""
-    lanes.atomic(space_name(space), a, type_of(type).width, _float_add(lanes, space_name(space), a, type, b))
+    lanes.atomic(space_name(space), a, type_of(type).width, float_sum(lanes, space_name(space), a, type, b))
 
 
 # -- vectors (sm_90): each element is an atomic access of its own -----------------------------------------------------------
@@ -250,12 +250,12 @@ def _each(lanes: Lanes, a: Value, b: tuple[Value, ...], space: str, type: str, o
     results = []
     for i, value in enumerate(b):
         place = lanes.add(a, lanes.const(i * width // 8, 64))
-        update = _float_add(lanes, name, place, type, value) if op == "add" else _float_extreme(lanes, op, type, value)
+        update = float_sum(lanes, name, place, type, value) if op == "add" else float_extreme(lanes, op, type, value)
         results.append(lanes.atomic(name, place, width, update))
     return tuple(results)
 
 
-def _float_extreme(lanes: Lanes, op: str, type: str, b: Value) -> Callable[[Value], Value]:
+def float_extreme(lanes: Lanes, op: str, type: str, b: Value) -> Callable[[Value], Value]:
     """As ``min`` and ``max``: of a number and a NaN the number."""
     return lambda old: each(lanes, type, lambda x, y: floats.extreme(lanes, element(type), op == "max", x, y), old, b)
 

@@ -1,14 +1,20 @@
 """Bulk copies and their groups (PTX ISA manual, "Data Movement and Conversion Instructions: Asynchronous copy", "Tensor copy").
 
-Invariant: ``loads`` and ``stores`` name the spaces that a copy reads and writes; the barrier object that counts it lies in shared memory.
+Invariant: ``loads`` and ``stores`` name the spaces that a copy reads and writes; the barrier object that counts it lies in shared memory. A copy is made
+at once: a program that reads it before its wait has no defined result. A cluster is one block. Tensors, and several GPUs' memory, have roles and
+effects alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ptxgraft.isa.families.atomic import float_extreme, float_sum, integer_update
+from ptxgraft.isa.families.mbarrier import complete
 from ptxgraft.isa.lanes import Lanes, Value
+from ptxgraft.isa.operands import Imm
 from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.types import type_of
 
 COUNTED = "mbarrier::complete_tx::bytes"
 HINT = "{hint:L2::cache_hint}?"
@@ -25,6 +31,59 @@ def _asked(hint: str = "", multicast: str = "", mask: str = "", **rest: str) -> 
     }
 
 
+def nth(lanes: Lanes, a: Value, i: Value, size: int) -> Value:
+    """The address of element ``i`` (b32) of ``size`` bytes behind the 64-bit address ``a``."""
+    return lanes.add(a, lanes.mul(lanes.resize(i, 64), lanes.const(size, 64)))
+
+
+def _counted(lanes: Lanes, size: Value) -> None:
+    odd = lanes.compare("ne", lanes.and_(size, lanes.const(15, 32)), lanes.const(0, 32))
+    lanes.fault(odd, "copies {} bytes, which is no multiple of 16", size)
+
+
+def _bytes_of(lanes: Lanes, mask: Value, first: int) -> Value:
+    """Eight bits of a mask from ``first`` on as eight bytes of ones or zeros."""
+    wide = lanes.resize(mask, 32)
+    bits = [lanes.and_(lanes.shift_right(wide, lanes.const(first + i, 32)), lanes.const(1, 32)) for i in range(8)]
+    return lanes.concat([lanes.resize(lanes.sub(lanes.const(0, 32), bit), 8) for bit in bits])
+
+
+def _copy(lanes: Lanes, target: str, to: Value, origin: str, source: Value, size: Value, mask: Value = None) -> None:
+    """Copy sixteen bytes at a time; ``mask`` (b16) says which bytes of each."""
+    _counted(lanes, size)
+    kept = [_bytes_of(lanes, mask, half) for half in (0, 8)] if mask is not None else []
+
+    def piece(i: Value) -> None:
+        words = lanes.load(origin, nth(lanes, source, i, 16), 64, 2)
+        if kept:
+            old = lanes.load(target, nth(lanes, to, i, 16), 64, 2)
+            words = tuple(
+                lanes.or_(lanes.and_(new, k), lanes.and_(was, lanes.not_(k))) for new, was, k in zip(words, old, kept, strict=True)
+            )
+        lanes.store(target, nth(lanes, to, i, 16), words)
+
+    lanes.repeat(lanes.shift_right(size, lanes.const(4, 32)), piece)
+
+
+def _reduce(lanes: Lanes, target: str, to: Value, source: Value, size: Value, op: str, type: str) -> None:
+    """Combine element by element, each at once."""
+    _counted(lanes, size)
+    unit, width = type_of(type).bytes, type_of(type).width
+
+    def one(i: Value) -> None:
+        place = nth(lanes, to, i, unit)
+        (value,) = lanes.load("shared", nth(lanes, source, i, unit), width)
+        if type_of(type).kind != "f":
+            update = integer_update(lanes, op, type, value)
+        elif op == "add":
+            update = float_sum(lanes, target, place, type, value)
+        else:
+            update = float_extreme(lanes, op, type, value)
+        lanes.atomic(target, place, width, update)
+
+    lanes.repeat(lanes.divide(size, lanes.const(unit, 32), False), one)
+
+
 # -- plain copies ---------------------------------------------------------------------------------------------------------
 @instruction(
     f"cp.async.bulk.{{dst:shared::cta|shared::cluster}}.global.{COUNTED}.{MULTICAST}.{HINT}", needs={"shared::cta": ((8, 6), 90)},
@@ -32,9 +91,14 @@ def _asked(hint: str = "", multicast: str = "", mask: str = "", **rest: str) -> 
     loads="global", stores="shared", derive=_asked, legal=lambda *, dst, multicast, hint: dst != "shared::cta" or not multicast,
     since=(8, 0), sm=90,
 )  # fmt: skip
-@declare_only
-def bulk_in(lanes: Lanes) -> None:
+def bulk_in(
+    lanes: Lanes, to: Value, source: Value, size: Value, mbar: Value, ctas: Value = None, policy: Value = None, *, multicast: str
+) -> None:
     """Copy ``size`` bytes (a multiple of 16) from global to shared memory and count them at an mbarrier."""
+    if multicast:
+        lanes.fault(lanes.compare("ne", ctas, lanes.const(1, 16)), "the cluster is one block, the mask says {}", ctas)
+    _copy(lanes, "shared", to, "global", source, size)
+    complete(lanes, "shared", mbar, size)
 
 
 @instruction(
@@ -50,18 +114,19 @@ def bulk_in_loose(lanes: Lanes) -> None:
     f"cp.async.bulk.shared::cluster.shared::cta.{COUNTED}", to="addr", source="addr", size="in u32", mbar="addr", loads="shared",
     stores="shared", since=(8, 0), sm=90,
 )  # fmt: skip
-@declare_only
-def bulk_across(lanes: Lanes) -> None:
+def bulk_across(lanes: Lanes, to: Value, source: Value, size: Value, mbar: Value) -> None:
     """Copy ``size`` bytes to the shared memory of a block of the cluster and count them at its mbarrier."""
+    _copy(lanes, "shared", to, "shared", source, size)
+    complete(lanes, "shared", mbar, size)
 
 
 @instruction(
     f"cp.async.bulk.global.shared::cta.bulk_group.{HINT}.{{mask:cp_mask}}?", to="addr", source="addr", size="in u32", policy="{policy}",
     byte_mask="{bytes}", loads="shared", stores="global", derive=_asked, needs={"cp_mask": ((8, 6), 100)}, since=(8, 0), sm=90,
 )  # fmt: skip
-@declare_only
-def bulk_out(lanes: Lanes) -> None:
+def bulk_out(lanes: Lanes, to: Value, source: Value, size: Value, *optional: Value, mask: str) -> None:
     """Copy ``size`` bytes from shared to global memory, of each sixteen those that the mask has bits for."""
+    _copy(lanes, "global", to, "shared", source, size, optional[-1] if mask else None)
 
 
 @instruction(
@@ -88,9 +153,10 @@ def _reduction_legal(table: Mapping[str, tuple[str, ...]], op: str, type: str) -
     size="in u32", mbar="addr", loads="shared", stores="shared", legal=lambda *, op, type: _reduction_legal(_ACROSS, op, type),
     since=(8, 0), sm=90,
 )  # fmt: skip
-@declare_only
-def bulk_reduce_across(lanes: Lanes) -> None:
+def bulk_reduce_across(lanes: Lanes, to: Value, source: Value, size: Value, mbar: Value, *, op: str, type: str) -> None:
     """Combine an array in shared memory into one in the shared memory of a block of the cluster."""
+    _reduce(lanes, "shared", to, source, size, op, type)
+    complete(lanes, "shared", mbar, size)
 
 
 @instruction(
@@ -98,18 +164,18 @@ def bulk_reduce_across(lanes: Lanes) -> None:
     source="addr", size="in u32", policy="{policy}", loads="shared", stores="global", derive=_asked,
     legal=lambda *, hint, op, type: _reduction_legal(_OUT, op, type), since=(8, 0), sm=90,
 )  # fmt: skip
-@declare_only
-def bulk_reduce_out(lanes: Lanes) -> None:
+def bulk_reduce_out(lanes: Lanes, to: Value, source: Value, size: Value, policy: Value = None, *, op: str, type: str) -> None:
     """Combine an array in shared memory into one in global memory."""
+    _reduce(lanes, "global", to, source, size, op, type)
 
 
 @instruction(
     f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{HINT}.add.noftz.{{type:f16|bf16}}", to="addr", source="addr", size="in u32",
     policy="{policy}", loads="shared", stores="global", derive=_asked, since=(8, 0), sm=90,
 )  # fmt: skip
-@declare_only
-def bulk_reduce_half(lanes: Lanes) -> None:
+def bulk_reduce_half(lanes: Lanes, to: Value, source: Value, size: Value, policy: Value = None, *, type: str) -> None:
     """Add an array of halves in shared memory to one in global memory, subnormals kept."""
+    _reduce(lanes, "global", to, source, size, "add", type)
 
 
 # -- tensors: [map, {coordinates}] ----------------------------------------------------------------------------------------
@@ -201,15 +267,13 @@ def tensor_prefetch_rows(lanes: Lanes, *inputs: Value) -> None:
 
 # -- groups ---------------------------------------------------------------------------------------------------------------
 @instruction("cp.async.bulk.commit_group", since=(8, 0), sm=90)
-@declare_only
 def bulk_commit(lanes: Lanes) -> None:
-    """The thread's bulk copies since the last commit become one group."""
+    """Nothing: the copies before it have been made."""
 
 
 @instruction("cp.async.bulk.wait_group.{read}?", n="text", since=(8, 0), sm=90)
-@declare_only
-def bulk_wait(lanes: Lanes) -> None:
-    """Wait until at most ``n`` of the latest groups are unfinished; ``read``: have not read their sources."""
+def bulk_wait(lanes: Lanes, n: Imm) -> None:
+    """Nothing: the copies before it have been made."""
 
 
 # -- several GPUs' memory -------------------------------------------------------------------------------------------------

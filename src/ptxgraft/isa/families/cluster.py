@@ -1,24 +1,32 @@
 """Blocks of a cluster, and launches that are taken over (PTX ISA manual, "mapa", "getctarank", "clusterlaunchcontrol").
 
-Invariant: an address of ``shared::cluster`` is one of shared memory.
+Invariant: a launch has no clusters, which is clusters of one block each. An address of ``shared::cluster`` is one of shared memory.
 """
 
 from __future__ import annotations
 
-from ptxgraft.isa.lanes import Lanes
+from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.table import declare_only, instruction
 
 
 @instruction("mapa.{space:shared::cluster}?.{type:u32|u64}", d="out {type}", a="in {type}", b="in u32", since=(7, 8), sm=90)
-@declare_only
-def mapa(lanes: Lanes) -> None:
-    """d = the address in block ``b`` of the cluster that belongs to the shared address ``a``."""
+def mapa(lanes: Lanes, a: Value, b: Value) -> Value:
+    """d = the address in block ``b`` of the cluster that belongs to the shared address ``a``: itself."""
+    lanes.fault(lanes.compare("ne", b, lanes.const(0, 32)), "there is no block {} in the cluster, which is one block", b)
+    return a
 
 
-@instruction("getctarank.{space:shared::cluster}?.{type:u32|u64}", d="out u32", a="in {type}", since=(7, 8), sm=90)
-@declare_only
-def getctarank(lanes: Lanes) -> None:
-    """d = the number in the cluster of the block whose shared memory ``a`` lies in."""
+@instruction(
+    "getctarank.{space:shared::cluster}?.{type:u32|u64}",
+    d="out u32",
+    a="in {type}",
+    since=(7, 8),
+    sm=90,
+    examples=[("getctarank.shared::cluster.u32", (16,), (0,))],
+)
+def getctarank(lanes: Lanes, a: Value) -> Value:
+    """d = the number in the cluster of the block whose shared memory ``a`` lies in: 0."""
+    return lanes.const(0, 32)
 
 
 CANCEL = "clusterlaunchcontrol.try_cancel.async.{space:shared::cta}?.mbarrier::complete_tx::bytes"

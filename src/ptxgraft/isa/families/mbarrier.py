@@ -42,6 +42,11 @@ def _arrive(lanes: Lanes, space: str, a: Value, fields: Value) -> Value:
     return lanes.atomic(space_name(space), a, 64, lambda old: _settled(lanes, lanes.sub(old, fields)))
 
 
+def complete(lanes: Lanes, space: str, a: Value, count: Value) -> None:
+    """Tell the object at [a] that ``count`` bytes which its phase waits for have come."""
+    _arrive(lanes, space, a, _at(lanes, count, TRANSACTIONS))
+
+
 @instruction(f"mbarrier.init.{OWN}.b64", a="addr", count="in u32", stores="{space}", since=(7, 0), sm=80)
 def mbarrier_init(lanes: Lanes, a: Value, count: Value, *, space: str) -> None:
     """Make an object at [a] whose every phase waits for ``count`` arrivals."""
@@ -68,7 +73,7 @@ def mbarrier_expect(lanes: Lanes, a: Value, count: Value, *, space: str) -> None
 )  # fmt: skip
 def mbarrier_complete(lanes: Lanes, a: Value, count: Value, *, space: str) -> None:
     """``count`` bytes that the current phase waits for have come."""
-    _arrive(lanes, space, a, _at(lanes, count, TRANSACTIONS))
+    complete(lanes, space, a, count)
 
 
 # -- arrivals -------------------------------------------------------------------------------------------------------------
