@@ -14,7 +14,7 @@ from ptxgraft.errors import SourceError
 
 _PTX = re.compile(rb"(?m)^[ \t]*\.version[ \t]+\d+\.\d+")
 _VARIABLE = re.compile(
-    rb"(?m)^[ \t]*(?:\.(?:visible|weak|common)[ \t]+)?\.(?:global|const)\b[^;={}(]*?[ \t]([A-Za-z_$%][\w$]*)[ \t]*(?:\[[^;={}]*)?(?:[;=]|$)"
+    rb"(?m)^[ \t]*(?:\.(?:visible|weak|common)[ \t]+)?\.(?:global|const)\b(?:[^;={}()]|\([^()]*\))*?[ \t]([A-Za-z_$%][\w$]*)[ \t]*(?:\[[^;={}]*)?(?:[;=]|$)"
 )
 
 

@@ -35,6 +35,7 @@ def show(
             "launches": [_summary(x) for x in opened.launches],
             "problems": [str(p) for p in opened.problems],
             "notes": opened.notes,
+            "remarks": opened.remarks,
         }
         present(capture_view(opened), data, json)
         if not opened.launches:
@@ -60,6 +61,10 @@ def _summary(launch: capture.Launch) -> dict:
         "shared_bytes": launch.shared_bytes,
         "args": bytes(launch.args),
         "module_hash": launch.module_hash,
+        "binary_hash": launch.binary_hash,
+        "cooperative": launch.cooperative,
+        "cluster": launch.cluster,
+        "incomplete": launch.notes,
         "allocations": [{"index": a.index, "base": a.base, "size": a.size, "after_recorded": a.after_recorded} for a in launch.allocations],
         "pointers": launch.pointers,
         "images": [
@@ -69,6 +74,8 @@ def _summary(launch: capture.Launch) -> dict:
                 "handle": i.handle,
                 "width": i.width,
                 "height": i.height,
+                "depth": i.depth,
+                "dimensions": i.dimensions,
                 "channels": i.channels,
                 "format": i.format,
                 "filter": i.filter,

@@ -165,17 +165,19 @@ def capture_view(opened: capture.Capture) -> RenderableType:
             str(len(launch.textures)),
             str(len(launch.surfaces)),
             (launch.module_hash or "-")[:12],
-            launch.kernel,
+            launch.kernel + (" (incomplete)" if launch.notes else ""),
         )
     parts: list[RenderableType] = [launches] if opened.launches else []
     parts += [Text(f"launch {b.seq} ({b.kernel}) cannot be read: {b.error}", style="red") for b in opened.bad]
-    parts += [Text(f"note: {n}", style="yellow") for n in opened.notes]
+    parts += [Text(f"note: {n}", style="yellow") for n in opened.remarks + opened.notes]
     return Group(*parts)
 
 
 def launch_view(launch: capture.Launch) -> RenderableType:
     """One launch in full."""
     head = f"{launch.label}: grid {launch.grid}, block {launch.block}, {len(launch.args)} argument bytes"
+    head += f", clusters of {launch.cluster}" if launch.cluster else ""
+    head += ", cooperative" if launch.cooperative else ""
     parts: list[RenderableType] = [Text(head, style="bold")]
     if launch.allocations:
         memory = Listing(">index", "base", ">bytes", "after recorded", "pointed to from argument")
@@ -190,7 +192,7 @@ def launch_view(launch: capture.Launch) -> RenderableType:
             images.add_row(
                 str(i.arg_offset),
                 i.kind,
-                f"{i.width}x{i.height}x{i.channels}",
+                "x".join(map(str, (i.width, i.height, i.depth)[: i.dimensions])) + f"x{i.channels}",
                 row.name if row is not None else f"unknown ({i.format})",
                 "-" if i.kind == "surface" else i.filter or "unknown",
                 "/".join(i.address) if i.address else "-",
@@ -199,4 +201,6 @@ def launch_view(launch: capture.Launch) -> RenderableType:
         parts += [Text(), images]
     if launch.variables:
         parts += [Text(), Text(f"module variables: {', '.join(v.name for v in launch.variables)}")]
+    if launch.notes:
+        parts += [Text(), Text("incomplete:", style="yellow"), *(Text(f"  {n}", style="yellow") for n in launch.notes)]
     return Group(*parts)

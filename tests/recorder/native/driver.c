@@ -48,7 +48,6 @@ static struct {
 } memory[MOST];
 static int memory_count, pending, capturing;
 static unsigned launched;
-static __thread int in_callback;
 static struct fake_resource resources[64];
 static int resource_count = 1;
 static uintptr_t next_place = 0x7f3000000000u;
@@ -165,13 +164,13 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *at, size_t *bytes, CUmodule module, c
     return *at = counter_of(module), *bytes = 4, 0;
 }
 
+#ifndef OLD_DRIVER
 static const struct {
     const char *name;
     int count;
     size_t bytes[4];
 } signatures[] = {{"fill", 3, {8, 4, 4}}, {"add", 3, {8, 8, 4}}, {"crash", 0, {0}}, {"fail", 0, {0}}, {"shade", 2, {8, 8}}, {"count", 0, {0}}, {"slow", 1, {8}}};
 
-#ifndef OLD_DRIVER
 CUresult cuFuncGetParamInfo(CUfunction f, size_t number, size_t *offset, size_t *bytes) {
     for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++)
         if (!strcmp(signatures[i].name, f->name) && number < (size_t)signatures[i].count) {
@@ -266,7 +265,9 @@ CUresult cuSurfObjectCreate(uint64_t *made, const struct fake_resource *r) {
 
 struct half { size_t x, y, z, level; int type; char *host; CUdeviceptr device; CUarray array; void *reserved; size_t pitch, height; };
 
-CUresult cuMemcpy3D_v2(const struct { struct half from, to; size_t width, height, depth; } *c) {
+struct fake_copy { struct half from, to; size_t width, height, depth; };
+
+CUresult cuMemcpy3D_v2(const struct fake_copy *c) {
     for (size_t z = 0; z < c->depth; z++)
         for (size_t y = 0; y < c->height; y++)
             memcpy(c->to.host + (z * c->to.height + y) * c->to.pitch, c->from.array->texels + (z * c->height + y) * c->width, c->width);

@@ -22,6 +22,7 @@ from ptxgraft.capture.blobs import CHUNK_BYTES
 from ptxgraft.capture.contents import Bytes, FileContents
 from ptxgraft.errors import SourceError
 from ptxgraft.run.recorder.pointers import Ranges, foreign_words
+from ptxgraft.run.recorder.triton import ptx_beside
 
 IMAGE_NAME = re.compile(r"[0-9a-f]{64}")
 NOT_DONE = "the program ended before the launch was done: what it left is not recorded"
@@ -223,7 +224,7 @@ class _Process:
         try:
             if kind_of(image) != "elf":
                 return ptx_of(image, architecture), ""
-            texts = [(self.folder / f"image-{name}").read_bytes() for name in self.linked.get(digest, [])]
+            texts = [(self.folder / f"image-{name}").read_bytes() for name in self.linked.get(digest, [])] or ptx_beside(image)
             return (ptx_of(texts[0]) if len(texts) == 1 else None), ""
         except SourceError as error:
             return None, f"the PTX of its module cannot be read: {error}"

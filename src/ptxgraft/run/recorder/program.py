@@ -111,12 +111,12 @@ def _nothing(seen: Seen, choice: Choice, exit_code: int) -> PtxgraftError:
         )
     if seen.complaints:
         return DeviceError(f"nothing was recorded: {seen.complaints[0]}{ended}")
+    if seen.refused:
+        why = "; ".join(f"{count} of {kernel}: {reason}" for (kernel, reason), count in list(seen.refused.items())[:5])
+        return UsageError(f"nothing was recorded: what was launched was refused: {why}{ended}")
     if not seen.launches:
         return UsageError(f"nothing was recorded: the program launched no kernel{ended}")
     shown = ", ".join(seen.kernels[:20]) + (f", and {len(seen.kernels) - 20} more" if len(seen.kernels) > 20 else "")
-    if seen.refused:
-        why = "; ".join(f"{count} of {kernel}: {reason}" for (kernel, reason), count in list(seen.refused.items())[:5])
-        return UsageError(f"nothing was recorded: {seen.launches} launches were seen, and refused: {why}{ended}")
     what = f" of a kernel matching {choice.kernel!r}" if choice.kernel else ""
     number = f" number {', '.join(map(str, choice.nth))}" if choice.nth else ""
     return UsageError(

@@ -208,7 +208,7 @@ GUARDED(enter_capture, captures++)
 GUARDED(exit_capture, if (!SUCCEEDED) captures--)
 GUARDED(exit_capture_end, if (captures > 0) captures--)
 
-/* By the call's name without _v2, _v3, _ptsz and _ptds. */
+/* By the call's name without _ptsz and _ptds. Versions differ in their arguments: only those that are named are heard. */
 static const struct interest interests[] = {
     {"cuLaunchKernel", enter_launch, launch_exit},
     {"cuLaunchKernelEx", enter_launch_ex, launch_exit},
@@ -227,15 +227,15 @@ static const struct interest interests[] = {
     {"cuModuleUnload", enter_unload, NULL},
     {"cuLibraryUnload", enter_unload, NULL},
     {"cuLibraryGetKernel", NULL, exit_kernel},
-    {"cuLinkAddData", enter_link_add, NULL},
+    {"cuLinkAddData_v2", enter_link_add, NULL},
     {"cuLinkComplete", NULL, exit_link},
-    {"cuMemAlloc", NULL, exit_allocate},
+    {"cuMemAlloc_v2", NULL, exit_allocate},
     {"cuMemAllocManaged", NULL, exit_allocate},
     {"cuMemAllocAsync", NULL, exit_allocate},
     {"cuMemAllocFromPoolAsync", NULL, exit_allocate},
-    {"cuMemAllocPitch", NULL, exit_allocate_pitch},
+    {"cuMemAllocPitch_v2", NULL, exit_allocate_pitch},
     {"cuMemMap", NULL, exit_map},
-    {"cuMemFree", enter_free, NULL},
+    {"cuMemFree_v2", enter_free, NULL},
     {"cuMemFreeAsync", enter_free, NULL},
     {"cuMemUnmap", enter_free, NULL},
     {"cuTexObjectCreate", NULL, exit_texture},
@@ -243,17 +243,14 @@ static const struct interest interests[] = {
     {"cuTexObjectDestroy", enter_texture_gone, NULL},
     {"cuSurfObjectDestroy", enter_surface_gone, NULL},
     {"cuStreamBeginCapture", enter_capture, exit_capture},
+    {"cuStreamBeginCapture_v2", enter_capture, exit_capture},
     {"cuStreamBeginCaptureToGraph", enter_capture, exit_capture},
     {"cuStreamEndCapture", NULL, exit_capture_end},
 };
 
 static const struct interest *interest_of(const char *name) {
     size_t length = strlen(name);
-    for (;;) {
-        if (length > 5 && (!strncmp(name + length - 5, "_ptsz", 5) || !strncmp(name + length - 5, "_ptds", 5))) length -= 5;
-        else if (length > 3 && !strncmp(name + length - 3, "_v", 2) && name[length - 1] >= '2' && name[length - 1] <= '9') length -= 3;
-        else break;
-    }
+    if (length > 5 && (!strcmp(name + length - 5, "_ptsz") || !strcmp(name + length - 5, "_ptds"))) length -= 5;
     for (size_t i = 0; i < sizeof interests / sizeof *interests; i++)
         if (strlen(interests[i].name) == length && !strncmp(interests[i].name, name, length)) return &interests[i];
     static const struct interest copies = {"", wait_for_turn, NULL};

@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(PLAIN_SHA256)
+#define NATIVE_SHA256
 #include <cpuid.h>
 #include <immintrin.h>
 #endif
@@ -41,7 +42,7 @@ static void plain(uint32_t *h, const unsigned char *data, size_t count) {
     }
 }
 
-#if defined(__x86_64__)
+#ifdef NATIVE_SHA256
 /* The instructions take the state as (A, B, E, F) and (C, D, G, H), high lane first (Intel 64 manual, SHA256RNDS2). */
 __attribute__((target("sha,sse4.1,ssse3"))) static void native(uint32_t *h, const unsigned char *data, size_t count) {
     const __m128i order = _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3);
@@ -95,7 +96,7 @@ static void prepare(void) {
         K[found++] = root_fraction(n, 3);
     }
     blocks = plain;
-#if defined(__x86_64__)
+#ifdef NATIVE_SHA256
     unsigned a, b, c, d;
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && b >> 29 & 1) blocks = native;
 #endif

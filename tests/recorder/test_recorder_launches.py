@@ -1,0 +1,150 @@
+"""What is recorded of a launch: arguments, memory before and after, images, variables, module."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import numpy as np
+import pytest
+
+from ptxgraft import capture
+from ptxgraft.run.recorder import Choice
+
+BYTES_A = 2 << 20
+START = np.arange(1024, dtype=np.uint32)
+
+
+def words(contents: np.ndarray | None) -> np.ndarray:
+    assert contents is not None
+    return contents.view(np.uint32)
+
+
+def test_a_launch_before_and_after(recorded) -> None:
+    opened, made = recorded("fill")
+    (launch,) = opened.launches
+    assert (launch.kernel, launch.grid, launch.block, launch.shared_bytes) == ("fill", (2, 3, 4), (32, 1, 1), 128)
+    (memory,) = launch.allocations
+    assert launch.args == struct.pack("<QII", memory.base + 16, 3, 0x11223344)
+    assert launch.pointers == [capture.Pointer(0, 0, 16)]
+    assert memory.size == BYTES_A
+    before = np.zeros(BYTES_A // 4, np.uint32)
+    before[:1024] = START
+    after = before.copy()
+    after[4:7] = 0x11223344
+    assert np.array_equal(words(memory.before), before) and np.array_equal(words(memory.after), after)
+    assert not launch.cooperative and launch.cluster is None
+    assert (made.exit_code, made.recorded, made.seen.launches, made.seen.kernels) == (0, 1, 1, ["fill"])
+
+
+def test_all_ways_to_launch(recorded) -> None:
+    opened, _ = recorded("add", "packed", "cooperative", "library")
+    add, packed, cooperative, library = opened.launches
+    a, b = add.allocations
+    assert (add.cluster, add.cooperative, add.grid, add.block) == ((2, 1, 1), True, (2, 1, 1), (64, 1, 1))
+    assert np.array_equal(words(a.after)[:1000], 2 * START[:1000]) and np.array_equal(words(b.after), START)
+    assert add.pointers == [capture.Pointer(0, 0, 0), capture.Pointer(8, 1, 0)]
+    assert packed.args == struct.pack("<QII", a.base, 2, 0x55)
+    assert words(packed.after(0))[:3].tolist() == [0x55, 0x55, 4]
+    assert cooperative.cooperative and cooperative.cluster is None
+    assert library.allocations[0].base == b.base and words(library.after(0))[:2].tolist() == [6, 1]
+    assert library.module == add.module and library.module is not None
+
+
+def test_the_module_is_the_text_that_was_loaded(recorded) -> None:
+    launch = recorded("fill")[0].launches[0]
+    assert (
+        launch.module is not None
+        and launch.module.startswith(b".version 9.0\n.target sm_90")
+        and launch.module.endswith(b"slow() { ret; }\n")
+    )
+    assert launch.module_hash == hashlib.sha256(launch.module).hexdigest()
+    assert launch.binary is None
+
+
+def test_module_variables(recorded) -> None:
+    opened, _ = recorded("count", "count")
+    values = [(int(words(v.before)[0]), int(words(v.after)[0])) for launch in opened.launches for v in launch.variables]
+    assert values == [(0, 1), (1, 2)]
+    assert {v.name for launch in opened.launches for v in launch.variables} == {"counter"}
+    assert all("the module variable lost is not recorded" in note for launch in opened.launches for note in launch.notes)
+
+
+def test_textures_and_surfaces(recorded) -> None:
+    launch = recorded("shade")[0].launches[0]
+    texels = (3 * np.arange(60)).astype(np.uint8)
+    (texture,), (surface,) = launch.textures, launch.surfaces
+    assert (texture.arg_offset, texture.width, texture.height, texture.channels, texture.format, texture.dimensions) == (0, 5, 3, 4, 1, 2)
+    assert (texture.filter, texture.address, texture.normalized, texture.integers) == ("linear", ("clamp", "border", "wrap"), True, False)
+    assert (surface.arg_offset, surface.width, surface.height, surface.channels) == (8, 5, 3, 4)
+    assert np.array_equal(texture.contents(), texels)
+    assert not surface.contents().any() and np.array_equal(surface.contents("after"), texels + 1)
+    assert launch.u64(0) == texture.handle and launch.u64(8) == surface.handle
+
+
+def test_a_pointer_behind_the_end_and_one_in_mapped_memory(recorded) -> None:
+    opened, _ = recorded("end-pointer", "mapped")
+    end, mapped = opened.launches
+    assert end.pointers == [capture.Pointer(0, 0, 4096)] and end.allocations[0].size == 4096
+    assert (mapped.allocations[0].base, mapped.allocations[0].size) == (0x7F4000000000, 3 * 4096)
+    assert words(mapped.after(0))[0x1010 // 4 :][:3].tolist() == [5, 5, 0]
+
+
+def test_pointers_inside_memory_are_reported_not_followed(recorded) -> None:
+    launch = recorded("hide-pointer", "fill")[0].launches[0]
+    assert len(launch.allocations) == 1
+    (note,) = [n for n in launch.notes if "look like pointers" in n]
+    assert "holds 1 words" in note and "byte 24: 0x7f" in note
+
+
+def test_names_come_from_the_driver_when_cupti_has_none(recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_NO_SYMBOLS", "1")
+    assert [x.kernel for x in recorded("fill", "add")[0].launches] == ["fill", "add"]
+
+
+def test_equal_contents_are_stored_once(recorded, tmp_path) -> None:
+    def blobs() -> int:
+        return len(list((tmp_path / "made.ptxcap" / "blobs").iterdir()))
+
+    recorded("fill")
+    once = blobs()
+    recorded(*["fill"] * 10)
+    assert blobs() == once
+
+
+@pytest.mark.parametrize(
+    ("choice", "kernels"),
+    [
+        (Choice("^a.d$"), ["add", "add"]),
+        (Choice("fill|add", (2, 3)), ["add", "add"]),
+        (Choice(nth=(1,)), ["fill"]),
+        (Choice("add", (2,)), ["add"]),
+    ],
+)
+def test_choosing_launches(recorded, choice: Choice, kernels: list[str]) -> None:
+    opened, made = recorded("fill", "add", "add", "count", choice=choice)
+    assert [x.kernel for x in opened.launches] == kernels
+    assert made.seen.launches == 4
+
+
+def test_the_sequence_number_is_the_launch_in_the_program(recorded) -> None:
+    assert [x.seq for x in recorded("fill", "add", "fill", choice=Choice("fill"))[0].launches] == [0, 2]
+
+
+def test_what_is_beyond_max_bytes_is_left_out_and_said(recorded) -> None:
+    launch = recorded("add", choice=Choice(max_bytes=10_000))[0].launches[0]
+    assert [a.size for a in launch.allocations] == [4096]
+    assert launch.pointers == [capture.Pointer(8, 0, 0)]
+    assert any("was left out" in n and "--max-bytes" in n and str(BYTES_A) in n for n in launch.notes)
+
+
+def test_threads_do_not_mix(recorded) -> None:
+    """Each launch makes two stores with a pause between them: had another thread's launch run meanwhile, its memory would show half of it."""
+    opened, made = recorded("threads")
+    assert made.recorded == 80
+    by_memory: dict[int, list[tuple[int, int]]] = {}
+    for launch in opened.launches:
+        (memory,) = launch.allocations
+        by_memory.setdefault(memory.base, []).append((int(words(memory.before)[0]), int(words(memory.after)[0])))
+    assert len(by_memory) == 4
+    assert all(steps == [(2 * i, 2 * i + 2) for i in range(20)] for steps in by_memory.values())
