@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Fake, fake_in
+from fake_cuda import Fake, fake_in
 
 from ptxgraft import capture
 from ptxgraft.errors import DeviceError, UsageError

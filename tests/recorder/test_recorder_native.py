@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Fake
+from fake_cuda import Fake
 
 from ptxgraft.run.recorder import build_library
 from ptxgraft.run.recorder.building import FLAGS, LIBRARIES, SOURCES
