@@ -51,6 +51,7 @@ class Excerpt:
     members: dict[int, list[Instruction]]
     labels: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    _declared: dict[int, Declarations] = field(default_factory=dict, repr=False)
 
     @property
     def program(self) -> Program:
@@ -91,7 +92,10 @@ class Excerpt:
 
     def _declared_inside(self, scope: int, name: str) -> bool:
         while scope != self.scope:
-            if declares(self.document, scope, name):
+            found = self._declared.get(scope)
+            if found is None:
+                found = self._declared[scope] = declarations(self.document, scope)
+            if is_declared(found, name):
                 return True
             scope = self.document.scopes[scope].parent
         return False
@@ -169,16 +173,26 @@ def is_spelled(register: Register) -> bool:
     return not register.name.startswith(".")
 
 
+Declarations = tuple[set[str], list[tuple[str, int]]]
+"""Names that one scope declares as registers, variables or labels, and its ranges of registers."""
+
+
 def declares(document: Document, scope: int, name: str) -> bool:
     """Does exactly this scope declare ``name`` as a register, a variable or a label?"""
-    names, ranges = _declarations(document, scope)
+    return is_declared(declarations(document, scope), name)
+
+
+def is_declared(declared: Declarations, name: str) -> bool:
+    """Is ``name`` among the declarations of a scope?"""
+    names, ranges = declared
     if name in names:
         return True
     base = name.rstrip("0123456789")
     return any(base.startswith(b) and is_number(name[len(b) :]) and int(name[len(b) :]) < n for b, n in ranges)
 
 
-def _declarations(document: Document, index: int) -> tuple[set[str], list[tuple[str, int]]]:
+def declarations(document: Document, index: int) -> Declarations:
+    """What exactly this scope declares."""
     scope = document.scopes[index]
     registers = register_declarations(document, scope)
     names = {r.base for r in registers if r.size is None} | {v.name for v in variable_declarations(document, scope)}

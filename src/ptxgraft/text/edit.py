@@ -155,6 +155,10 @@ class EditScript:
         self._add_all([self._edit(start, end, rank, text, what)])
 
     def _add_all(self, edits: list[_Edit]) -> None:
+        if len(edits) == 1 and (not self._edits or self._edits[-1].end <= edits[0].start > self._edits[-1].start):
+            self._shifts = None
+            self._edits += edits  # behind all others: as a walk through the document makes them
+            return
         for e in edits:
             clash = self._clash(e)
             if clash:
