@@ -15,7 +15,7 @@ from ptxgraft.isa.table import declare_only, instruction
 from ptxgraft.text import Document
 
 REGISTERS = {f"%r{i}": i for i in range(10)}
-operand = OperandParser({**REGISTERS, "%p1": 10}.get, {}.get)
+operand = OperandParser({**REGISTERS, "%p1": 10, "%d1": 11}.get, {}.get)
 
 
 @pytest.fixture
@@ -35,13 +35,13 @@ def _declare(spelling: str, **declaration) -> None:
 def _operands(opcode: str, *texts: str) -> dict[str, object]:
     form = form_of(opcode)
     assert form is not None
-    form = choose(form, texts, {**dict.fromkeys(REGISTERS, False), "%p1": True}.get)
+    form = choose(form, texts, {**dict.fromkeys(REGISTERS, 32), "%p1": 1, "%d1": 64}.get)
     found = match(form, texts, operand, lambda role: Reg(99))
     return {role.name: value for role, value in zip(form.roles, found, strict=True)}
 
 
 def test_the_operands_choose_the_list(root: str) -> None:
-    _declare(f"{root}.b32", d="out b32", a="in b64")
+    _declare(f"{root}.b32", d="out b32", a="in b32")
     _declare(f"{root}.b32", d="out b32", many="in b32 x2")
     _declare(f"{root}.b32", d="out b32", place="addr", more="in b32 ?")
     _declare(f"{root}.b32", d="out b32", image="resource s32")
@@ -51,6 +51,14 @@ def test_the_operands_choose_the_list(root: str) -> None:
     assert _operands(f"{root}.b32", "%r1", "[%r2]", "%r3")["more"] == Reg(3)
     image = _operands(f"{root}.b32", "%r1", "[%r2, {%r3, %r4}]")["image"]
     assert image == Resource(Reg(2), Vector((Reg(3), Reg(4))))
+
+
+def test_the_width_of_a_register_chooses_the_list(root: str) -> None:
+    _declare(f"{root}.b32", d="out b32", wide="in b64")
+    _declare(f"{root}.b32", d="out b32", a="in b32")
+    assert set(_operands(f"{root}.b32", "%r1", "%r2")) == {"d", "a"}
+    assert set(_operands(f"{root}.b32", "%r1", "%d1")) == {"d", "wide"}
+    assert set(_operands(f"{root}.b32", "%r1", "7")) == {"d", "wide"}
 
 
 def test_a_predicate_chooses_the_list(root: str) -> None:
@@ -63,7 +71,7 @@ def test_a_predicate_chooses_the_list(root: str) -> None:
 
 
 def test_no_list_fits(root: str) -> None:
-    _declare(f"{root}.b32", d="out b32", a="in b64")
+    _declare(f"{root}.b32", d="out b32", a="in b32")
     _declare(f"{root}.b32", d="out b32", many="in b32 x2")
     with pytest.raises(SourceError, match="takes at most 2 operands, found 3"):
         _operands(f"{root}.b32", "%r1", "%r2", "%r3")

@@ -291,7 +291,7 @@ class Binder:
         if form.control == "return" and self.body.framed:
             self.calls.leave(statement, guard)
             return
-        form = choose(form, texts, lambda name: self.is_predicate(scope, name))
+        form = choose(form, texts, lambda name: self.width_of(scope, name))
         operands = match(form, texts, scope.parser, self.implicit)
         if form.entry.parts and any(isinstance(o, Part) for o in operands):
             form, operands = take_parts(form, operands)
@@ -303,9 +303,10 @@ class Binder:
         if form.control:
             self.aim(instruction, labels)
 
-    def is_predicate(self, scope: Scope, name: str) -> bool | None:
+    def width_of(self, scope: Scope, name: str) -> int | None:
+        """A register's bits, 1 for a predicate; None for what is no register."""
         register = scope.register(name)
-        return None if register is None else self.registers[register].type.kind == "p"
+        return None if register is None else self.registers[register].type.width
 
     def parameter_form(self, form: Form, operands: tuple[Operand | None, ...]) -> Form:
         """A call's parameters live in local memory: their accesses are local accesses."""

@@ -16,34 +16,34 @@ if TYPE_CHECKING:
     from ptxgraft.isa.program import Register
 
 
-def choose(form: Form, texts: Sequence[str], is_predicate: Callable[[str], bool | None] = lambda name: None) -> Form:
+def choose(form: Form, texts: Sequence[str], width_of: Callable[[str], int | None] = lambda name: None) -> Form:
     """The form whose operand list looks like what is written; the first where none does, so that messages speak of it.
 
-    ``is_predicate`` says whether a name is a predicate register; None for what is no register.
+    ``width_of`` gives a register's bits, 1 for a predicate; None for what is no register.
     """
     if not form.others:
         return form
-    return next((f for f in (form, *form.others) if _looks(f, texts, is_predicate)), form)
+    return next((f for f in (form, *form.others) if _looks(f, texts, width_of)), form)
 
 
-def _looks(form: Form, texts: Sequence[str], is_predicate: Callable[[str], bool | None]) -> bool:
-    """Have the operands the roles' number and brackets, and are predicates where predicates are wanted?"""
+def _looks(form: Form, texts: Sequence[str], width_of: Callable[[str], int | None]) -> bool:
+    """Have the operands the roles' number and brackets, are registers wide enough, and predicates where predicates are wanted?"""
     position = 0
     for role in form.roles:
         if role.implicit or role.pair:
             continue
-        if position < len(texts) and _shaped(role, texts[position]) and _decided(role, texts[position], is_predicate):
+        if position < len(texts) and _shaped(role, texts[position]) and _decided(role, texts[position], width_of):
             position += 1
         elif not role.optional:
             return False
     return position == len(texts)
 
 
-def _decided(role: Role, text: str, is_predicate: Callable[[str], bool | None]) -> bool:
+def _decided(role: Role, text: str, width_of: Callable[[str], int | None]) -> bool:
     if role.kind != "in" or role.type is None or role.count > 1:
         return True
-    found = is_predicate(text.lstrip("! "))
-    return found is None or found == (role.type.kind == "p")
+    found = width_of(text.lstrip("! "))
+    return found is None or (found >= role.type.width and (found == 1) == (role.type.kind == "p"))
 
 
 def _shaped(role: Role, text: str) -> bool:
