@@ -86,7 +86,7 @@ def sets_of(what: str) -> Iterator:
         return recorded.selected_scalar() if FULL is None else recorded.all_scalar(FULL)
     if FULL is None:
         pytest.skip("the full recordings are not here; PTXGRAFT_GOLDENS may name their folder")
-    return recorded.all_mma(FULL, sparse=True) if what == "sparse" else recorded.binades(FULL, 131)
+    return recorded.all_mma(FULL, sparse=True) if what == "sparse" else recorded.binades(FULL, 1)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def sets_of(what: str) -> Iterator:
         ("dense", (543, 2_641_664), (543, 60_416)),
         ("sparse", (168, 933_888), None),
         ("functions", (68, 3_833_856), (68, 21_760)),
-        ("binades", (27, 1_112_512), None),
+        ("binades", (27, 145_752_064), None),
     ],
 )
 def test_recorded(what: str, full: tuple[int, int], selected: tuple[int, int] | None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,6 +105,28 @@ def test_recorded(what: str, full: tuple[int, int], selected: tuple[int, int] | 
         print(f"\n{what}, {kind}, compiled: {sets} sets, {outputs:,} outputs compared, {differing} differ")
     assert not wrong, "\n".join(wrong)
     assert (sets, outputs) == (full if FULL is not None else selected)
+
+
+@pytest.mark.skipif(FULL is None, reason="the full recordings are not here; PTXGRAFT_GOLDENS may name their folder")
+def test_recorded_checksums(capsys: pytest.CaptureFixture[str]) -> None:
+    """A million random arguments of each function, of whose results a checksum was recorded for every 4,096."""
+    block_sum = type(FULL).seg.__globals__["block_sum"]  # the reader's module is not in sys.modules
+    outputs, wrong = 0, []
+    for case in FULL.meta["apx"]:
+        for kind in ("uniform", "ranged"):
+            if "sum_off" not in case.get(kind, {}):
+                continue
+            x, y, sums = FULL.apx_sums(case["name"], kind)
+            arguments = [np.ascontiguousarray(v, np.uint32) for v in (x, y)][: 2 if case["insn"].startswith("div") else 1]
+            (got,) = compiled(case["insn"]).call("f", *arguments)
+            outputs += len(got)
+            bad = int((block_sum(got.reshape(-1, case[kind]["block"])) != sums).sum())
+            if bad:
+                wrong.append(f"{case['insn']} {kind}: {bad} of {len(sums)} blocks")
+    with capsys.disabled():
+        print(f"\nchecksums, full set, compiled: {outputs:,} outputs compared by blocks of 4,096, {len(wrong)} sets differ")
+    assert not wrong, "\n".join(wrong)
+    assert outputs == 39_845_888
 
 
 def test_a_wrong_bit_is_seen() -> None:
