@@ -74,7 +74,7 @@ class EditScript:
         """Replace the bytes ``start`` .. ``end``-1 (none: an insertion) by exactly ``text``."""
         if not 0 <= start <= end <= len(self.document.data):
             raise UsageError(f"bytes {start}..{end} are no span of {self.document.name}", hint=f"it has {len(self.document.data)} bytes")
-        self._add(start, end, _RAW, text, f"edit of bytes {start}..{end} at line {self.document.line(start)}")
+        self._add(start, end, _RAW, text, "")  # there may be very many: messages say what it is
 
     def add_module_scope(self, text: str, before: Function | None = None) -> None:
         """Put ``text`` at module scope before a function, by default before the first one (a module without any: at its end)."""
@@ -163,7 +163,8 @@ class EditScript:
             clash = self._clash(e)
             if clash:
                 raise UsageError(
-                    f"{self.document.name}: the {e.what} overlaps the {clash.what}", hint="make the edits one, or move one of them"
+                    f"{self.document.name}: the {self._what(e)} overlaps the {self._what(clash)}",
+                    hint="make the edits one, or move one of them",
                 )
         self._shifts = None
         if len(edits) == 1:
@@ -171,6 +172,9 @@ class EditScript:
         else:
             self._edits += edits
             self._edits.sort()
+
+    def _what(self, edit: _Edit) -> str:
+        return edit.what or f"edit of bytes {edit.start}..{edit.end} at line {self.document.line(edit.start)}"
 
     def _clash(self, edit: _Edit) -> _Edit | None:
         """An edit that shares a byte with this one, or that one of the two inserts inside of.
