@@ -16,7 +16,7 @@ import numpy as np
 from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa.fragments import FragmentLayout, shape_of
 from ptxgraft.isa.lanes import Lanes, Value
-from ptxgraft.isa.numerics import MmaPlan, mma_plan
+from ptxgraft.isa.numerics import MANUAL, MmaPlan, mma_plan
 
 WMMA_SHAPES: dict[str, tuple[str, ...]] = {
     "f16": ("m16n16k16", "m8n32k16", "m32n8k16"),
@@ -177,14 +177,17 @@ def _floats_to_halves(lanes: Lanes, registers: Sequence[Value]) -> list[Value]:
 def wmma_plans(
     shape: str, d: str, element: str, c: str, profile: str, rounding: str = "", satfinite: bool = False, bit_op: str = ""
 ) -> tuple[MmaPlan, ...]:
-    """The ``mma.sync`` of one tile, along ascending k: one, but two of k 4 for tf32. f16 results from f32 are rounded after them.
+    """The ``mma.sync`` of one tile, along ascending k: one, but two of k 4 for tf32. f16 results from f32 are rounded after them. On the profile ``manual`` there is
+    one sum, rounded once.
 
     ``UnsupportedError`` where their bits are not known.
     """
     inner, between = tiling(shape).shape, "f32" if "f32" in (d, c) else d
-    shapes = ("m16n8k4", "m16n8k4") if element == "tf32" else (inner,)
+    exact = profile == MANUAL
+    shapes = ("m16n8k4", "m16n8k4") if element == "tf32" and not exact else (inner,)
     return tuple(
-        mma_plan(s, between, element, element, between, profile, rounding=rounding, satfinite=satfinite, bit_op=bit_op) for s in shapes
+        mma_plan(s, d if exact else between, element, element, between, profile, rounding=rounding, satfinite=satfinite, bit_op=bit_op)
+        for s in shapes
     )
 
 
@@ -206,4 +209,4 @@ def wmma_product(
             x, y = first + number * m, second + number * n
             total = lanes.mma(plan, left[x : x + m], right[y : y + n], total)
         results += total
-    return tuple(_floats_to_halves(lanes, results) if d == "f16" and ct == "f32" else results)
+    return tuple(_floats_to_halves(lanes, results) if d == "f16" and plans[0].d == "f32" else results)
