@@ -117,7 +117,7 @@ def test_rows_that_shared_memory_has_no_room_for_leave_the_spills_to_local_memor
     assert b".local .align 16 .b8 pg_spill[12];" in made.text
     assert any("spilled to local memory" in note for note in made.notes)
     assert (run_mma(made.document) == run_mma(module)).all()
-    with pytest.raises(UnsupportedError, match="needs 1024 bytes of shared memory for its results beside the 49152"):
+    with pytest.raises(UnsupportedError, match="the phases style needs 1024 bytes of shared memory for its results beside the 49152"):
         cut(document(text.replace("48064", "49152")), "product", style="phases")
 
 

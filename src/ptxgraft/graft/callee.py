@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ptxgraft.graft.carry import Scratch, from_param, store_words
+from ptxgraft.graft.carry import Scratch, from_param, store_row
 from ptxgraft.graft.excerpt import Excerpt, Rendered
 from ptxgraft.graft.inline import fresh_labels
 from ptxgraft.graft.interface import Interface, address_text, uses_variables
@@ -39,8 +39,7 @@ def identity_callee(piece: Excerpt, face: Interface, callee: str, fresh: FreshNa
     if rows is not None:
         row = scratch.register("b32")
         tail += lane_row(values[id(rows)], row, face.words, scratch)
-        for register, word in face.live_out:
-            tail += store_words(register.name, register.type, row, 4 * word, "shared", scratch)
+        tail += store_row(face.live_out, "shared", row, scratch, face.row_words)
     elif face.returned is not None:
         tail += face.returned.stores(face.live_out, f"{callee}_result", scratch)
     tail.append("ret;")

@@ -5,7 +5,7 @@ Invariant: what is passed, in which order, is the cut's interface; what the call
 
 from __future__ import annotations
 
-from ptxgraft.graft.carry import Scratch, load_words, to_param
+from ptxgraft.graft.carry import Scratch, load_row, to_param
 from ptxgraft.graft.excerpt import Excerpt
 from ptxgraft.graft.interface import Interface, Passed
 from ptxgraft.graft.rows import Rows, row_lines
@@ -35,8 +35,7 @@ def call_text(piece: Excerpt, face: Interface, callee: str, rows: Rows | None, f
         lines += face.returned.loads(face.live_out, result, scratch)
     lines.append("}")
     if rows is not None:
-        for register, word in face.live_out:
-            lines += load_words(register.name, register.type, row, 4 * word, "shared", scratch)
+        lines += load_row(face.live_out, "shared", row, scratch, face.row_words)
     hoisted = [piece.document.source(s) for s in piece.hoisted()]
     return "\n".join([*hoisted, "{", *("\t" + line for line in [*scratch.declarations(), *lines]), "}"])
 

@@ -6,7 +6,7 @@ zeros), two words carry 64, the low one first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa import Register, Type
@@ -90,19 +90,55 @@ def join(name: str, type: Type, held: Sequence[str], scratch: Scratch) -> list[s
     return [f"cvt.u8.u32 {name}, {held[0]};"]
 
 
-def store_words(name: str, type: Type, address: str, offset: int, space: str, scratch: Scratch) -> list[str]:
-    """Statements that store a register's words at ``[address + offset]`` of a space, one word at a time (nothing is known of alignment past four)."""
-    before, held = split(name, type, scratch)
-    return before + [f"st.{space}.b32 [{address}+{offset + 4 * i}], {word};" for i, word in enumerate(held)]
+def store_row(placed: Iterable[tuple[Register, int]], space: str, base: str, scratch: Scratch, widest: int = 4) -> list[str]:
+    """Statements that store registers at their words of a row that starts at ``base``: up to ``widest`` words at a time, where they are neighbours.
+    The row must lie at a multiple of so many words."""
+    lines: list[str] = []
+    held: dict[int, str] = {}
+    for register, word in placed:
+        before, values = split(register.name, register.type, scratch)
+        lines += before
+        held |= {word + i: v for i, v in enumerate(values)}
+    for start, count in _groups(held, widest):
+        values = listed([held[start + i] for i in range(count)])
+        lines.append(f"st.{space}{_vector(count)}.b32 [{base}+{4 * start}], {values};")
+    return lines
 
 
-def load_words(name: str, type: Type, address: str, offset: int, space: str, scratch: Scratch) -> list[str]:
-    """Statements that set a register from its words at ``[address + offset]`` of a space."""
-    if type.width == 32:
-        return [f"ld.{space}.b32 {name}, [{address}+{offset}];"]
-    held = [scratch.register("b32") for _ in range(words(type))]
-    loads = [f"ld.{space}.b32 {word}, [{address}+{offset + 4 * i}];" for i, word in enumerate(held)]
-    return loads + join(name, type, held, scratch)
+def load_row(placed: Iterable[tuple[Register, int]], space: str, base: str, scratch: Scratch, widest: int = 4) -> list[str]:
+    """Statements that set registers from what ``store_row`` stored."""
+    held: dict[int, str] = {}
+    after: list[str] = []
+    for register, word in placed:
+        values = [register.name] if register.type.width == 32 else [scratch.register("b32") for _ in range(words(register.type))]
+        held |= {word + i: v for i, v in enumerate(values)}
+        if register.type.width != 32:
+            after += join(register.name, register.type, values, scratch)
+    loads = []
+    for start, count in _groups(held, widest):
+        values = listed([held[start + i] for i in range(count)])
+        loads.append(f"ld.{space}{_vector(count)}.b32 {values}, [{base}+{4 * start}];")
+    return loads + after
+
+
+def _groups(held: Mapping[int, str], widest: int) -> list[tuple[int, int]]:
+    """Aligned runs of four, two or one words: (first word, count)."""
+    groups: list[tuple[int, int]] = []
+    for start in sorted(held):
+        if groups and start < groups[-1][0] + groups[-1][1]:
+            continue
+        count = next(n for n in (4, 2, 1) if n <= widest and start % n == 0 and all(start + i in held for i in range(n)))
+        groups.append((start, count))
+    return groups
+
+
+def _vector(count: int) -> str:
+    return f".v{count}" if count > 1 else ""
+
+
+def listed(values: Sequence[str]) -> str:
+    """An operand of one register, or a vector of several."""
+    return f"{{{', '.join(values)}}}" if len(values) > 1 else values[0]
 
 
 def to_param(name: str, type: Type, scratch: Scratch) -> tuple[list[str], str]:

@@ -5,9 +5,12 @@ Invariant: a cut never changes after it was made; what is not needed by everybod
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ptxgraft.errors import UsageError
 from ptxgraft.graft.bodies import Body
 from ptxgraft.graft.excerpt import Excerpt, Rendered
 from ptxgraft.graft.interface import Interface
@@ -145,9 +148,52 @@ class Cut:
 
     def _block_of(self, first: Statement) -> tuple[Statement, Statement]:
         document = self.document
-        body = document.entry(self.entry).body
-        assert body is not None
-        previous = self.original.statements[first.index - 1]
-        start = self._script.to_new(previous.end - 1) + 1
-        opened = next(s for i in body if (s := document.statements[i]).kind == Kind.OPEN and s.start >= start)
+        start = self._script.to_new(first.start)
+        at = bisect_left(document.statements, start, key=lambda s: s.start)
+        if self.style == "inline" and self.body is not None and self.body.kind == "identity":
+            # The statement itself stands in the block, which was put around it.
+            scope = document.statements[at].scope
+            if document.statements[at].kind == Kind.OPEN:
+                scope = document.scopes[scope].parent
+            opened = document.statements[document.scopes[scope].first]
+        else:
+            opened = next(s for s in document.statements[at:] if s.kind == Kind.OPEN)
         return opened, document.statements[document.scopes[opened.scope].last]
+
+
+@dataclass(eq=False)
+class Cuts:
+    """Several cuts that were made together: regions of one entry, or one region of several siblings, in the order they were asked for."""
+
+    style: str
+    cuts: list[Cut]
+
+    def __iter__(self) -> Iterator[Cut]:
+        return iter(self.cuts)
+
+    def __len__(self) -> int:
+        return len(self.cuts)
+
+    def __getitem__(self, number: int) -> Cut:
+        return self.cuts[number]
+
+    @property
+    def documents(self) -> list[Document]:
+        """The new modules, each once, in the order of their first cuts."""
+        found: dict[int, Document] = {}
+        for made in self.cuts:
+            found.setdefault(id(made.original), made.document)
+        return list(found.values())
+
+    @property
+    def document(self) -> Document:
+        """The new module. UsageError when siblings of several modules were cut: ``documents`` has them."""
+        found = self.documents
+        if len(found) > 1:
+            raise UsageError(f"{len(found)} modules were cut", hint="take them from documents")
+        return found[0]
+
+    @property
+    def text(self) -> bytes:
+        """The new module's bytes."""
+        return self.document.data

@@ -13,9 +13,9 @@ from ptxgraft.graft.carry import (
     Scratch,
     check_carried,
     from_param,
-    load_words,
+    load_row,
     param_type,
-    store_words,
+    store_row,
     to_param,
     total_words,
     words,
@@ -61,30 +61,23 @@ class Returned:
 
     def stores(self, live_out: list[tuple[Register, int]], name: str, scratch: Scratch) -> list[str]:
         """Statements that return the live-outs (registers and their first words)."""
-        lines: list[str] = []
-        for register, word in live_out:
-            if self.size:
-                lines += store_words(register.name, register.type, name, 4 * word, "param", scratch)
-            else:
-                before, value = to_param(register.name, register.type, scratch)
-                lines += [*before, f"st.param.{self.type} [{name}], {value};"]
-        return lines
+        if self.size:
+            return store_row(live_out, "param", name, scratch, self.align // 4)
+        before, value = to_param(live_out[0][0].name, live_out[0][0].type, scratch)
+        return [*before, f"st.param.{self.type} [{name}], {value};"]
 
     def loads(self, live_out: list[tuple[Register, int]], name: str, scratch: Scratch) -> list[str]:
         """Statements that set the live-outs from what was returned."""
-        lines: list[str] = []
-        for register, word in live_out:
-            if self.size:
-                lines += load_words(register.name, register.type, name, 4 * word, "param", scratch)
-            else:
-                value = scratch.register(self.type)
-                lines += [f"ld.param.{self.type} {value}, [{name}];", *from_param(register.name, register.type, value, scratch)]
-        return lines
+        if self.size:
+            return load_row(live_out, "param", name, scratch, self.align // 4)
+        value, register = scratch.register(self.type), live_out[0][0]
+        return [f"ld.param.{self.type} {value}, [{name}];", *from_param(register.name, register.type, value, scratch)]
 
 
 @dataclass(slots=True)
 class Interface:
-    """``passed`` in order; ``live_out`` with the first word of each in a row of ``words`` words; ``returned`` when they are a call's result;
+    """``passed`` in order; ``live_out`` with the first word of each in a row of ``words`` words; ``returned`` when they are a call's result; ``row_words``: how many words
+    of a mirror cut's row can be stored at a time, by its alignment;
     ``loads`` and ``uses`` say where the region's statements take arguments and addresses from: by statement index, (destination register,
     parameter)."""
 
@@ -94,6 +87,7 @@ class Interface:
     loads: dict[int, list[tuple[str, Passed]]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     returned: Returned | None = None
+    row_words: int = 1
 
     @property
     def addresses(self) -> dict[str, Passed]:

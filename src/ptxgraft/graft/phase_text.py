@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from ptxgraft.flow import Flow, Linear
 from ptxgraft.graft.callee import register_lines
 from ptxgraft.graft.calls import call_statement
-from ptxgraft.graft.carry import Scratch, join, split, words
+from ptxgraft.graft.carry import Scratch, join, listed, load_row, split, store_row, words
 from ptxgraft.graft.excerpt import Rendered
 from ptxgraft.graft.interface import Interface, Passed
 from ptxgraft.graft.linear_text import LinearWriter
 from ptxgraft.graft.phases import Given, PhaseCall, PhasePlan
-from ptxgraft.graft.rows import find_rows
+from ptxgraft.graft.rows import Room, find_rows
 from ptxgraft.graft.shared_base import check_limit, warps_of_block
 from ptxgraft.isa import Program, Register
 from ptxgraft.spec.provenance import Source
@@ -42,11 +42,13 @@ class PhaseFrame:
     notes: list[str] = field(default_factory=list)
 
 
-def choose_frame(flow: Flow, plan: PhasePlan, weights: int | None, block: tuple[int, int, int] | None, fresh: FreshNames) -> PhaseFrame:
+def choose_frame(
+    flow: Flow, plan: PhasePlan, weights: int | None, block: tuple[int, int, int] | None, fresh: FreshNames, room: Room
+) -> PhaseFrame:
     """Find room for the rows: in shared memory; the spilled words in local memory when shared memory is too small for them. Errors as
     ``warps_of_block`` and ``check_limit``."""
     program = flow.program
-    frame = PhaseFrame(plan, weights=weights_load(program, weights), parameters=program.params[0].name if program.params else "")
+    frame = PhaseFrame(plan, weights=weightsload_row(program, weights), parameters=program.params[0].name if program.params else "")
     if not frame.weights:
         frame.notes.append("no weight image is known: a zero is passed for its address")
     total = plan.spill_start + plan.spill_words
@@ -55,11 +57,11 @@ def choose_frame(flow: Flow, plan: PhasePlan, weights: int | None, block: tuple[
     warps, how = warps_of_block(flow, block)
     for local in (False, True):
         frame.stride = stride_of(plan.spill_start if local else total)
-        rows = find_rows(flow, plan.region, frame.stride, warps, how, fresh, "rows") if frame.stride else None
+        rows = find_rows(flow, plan.region, frame.stride, warps, how, fresh, "rows", room, 16) if frame.stride else None
         if rows is not None or not frame.stride:
             break
     else:
-        check_limit(program, warps * 128 * frame.stride)
+        check_limit(program, warps * 128 * frame.stride, room.bytes, "phases")
         raise AssertionError("there is room, but no array was found")
     if rows is not None:
         frame.array = rows.array
@@ -80,7 +82,7 @@ def stride_of(count: int) -> int:
     return (-(-count // 4) | 1) * 4 if count else 0
 
 
-def weights_load(program: Program, offset: int | None) -> str:
+def weightsload_row(program: Program, offset: int | None) -> str:
     """The statement that loads the weight image's address, with a place for the register; '' when it is not known."""
     for parameter in program.params:
         if offset is not None and parameter.offset <= offset < parameter.offset + parameter.size:
@@ -115,8 +117,8 @@ def phase_call_text(document: Document, frame: PhaseFrame, call: PhaseCall, call
     if frame.spill and call.across:
         where, base, at = "local", scratch.register(f"b{document.address_size}"), call.across
         lines.append(f"mov.b{document.address_size} {base}, {frame.spill};")
-    lines += _store(at, where, base, scratch)
-    lines += _store(call.chained, "shared", row, scratch)
+    lines += store_row(at, where, base, scratch)
+    lines += store_row(call.chained, "shared", row, scratch)
     values: list[str] = [str(call.phase.index)]
     halves: dict[int, list[str]] = {}
     zero = ""
@@ -148,8 +150,8 @@ def phase_call_text(document: Document, frame: PhaseFrame, call: PhaseCall, call
         lines += [f".param .{type_name} {name};", f"st.param.{type_name} [{name}], {value};"]
     lines += [call_statement(callee, names), "}"]
     loaded = {r.id for r in call.loaded}
-    lines += _load([(r, w) for r, w in call.results if r.id in loaded], "shared", row, scratch)
-    lines += _load(at, where, base, scratch)
+    lines += load_row([(r, w) for r, w in call.results if r.id in loaded], "shared", row, scratch)
+    lines += load_row(at, where, base, scratch)
     kept = [document.source(s) for s in call.kept]
     return "\n".join([*kept, "{", *("\t" + line for line in [*scratch.declarations(), *lines]), "}"])
 
@@ -170,56 +172,6 @@ def _row_lines(frame: PhaseFrame, row: str, scratch: Scratch) -> list[str]:
         f"mov.u32 {y}, {frame.array};",
         f"mad.lo.u32 {row}, {x}, {4 * frame.stride}, {y};",
     ]
-
-
-def _store(placed: list[tuple[Register, int]], space: str, base: str, scratch: Scratch) -> list[str]:
-    """Stores of registers at their words, 16 bytes at a time where they fill them."""
-    lines: list[str] = []
-    held: dict[int, str] = {}
-    for register, word in placed:
-        before, values = split(register.name, register.type, scratch)
-        lines += before
-        held |= {word + i: v for i, v in enumerate(values)}
-    for start, count in _groups(held):
-        values = [held[start + i] for i in range(count)]
-        lines.append(f"st.{space}{_vector(count)}.b32 [{base}+{4 * start}], {_listed(values)};")
-    return lines
-
-
-def _load(placed: list[tuple[Register, int]], space: str, base: str, scratch: Scratch) -> list[str]:
-    """Loads that set registers from their words."""
-    held: dict[int, str] = {}
-    after: list[str] = []
-    for register, word in placed:
-        values = [register.name] if register.type.width == 32 else [scratch.register("b32") for _ in range(words(register.type))]
-        held |= {word + i: v for i, v in enumerate(values)}
-        if register.type.width != 32:
-            after += join(register.name, register.type, values, scratch)
-    loads = [
-        f"ld.{space}{_vector(count)}.b32 {_listed([held[start + i] for i in range(count)])}, [{base}+{4 * start}];"
-        for start, count in _groups(held)
-    ]
-    return loads + after
-
-
-def _groups(held: dict[int, str]) -> list[tuple[int, int]]:
-    """Aligned runs of four, two or one words: (first word, count)."""
-    groups: list[tuple[int, int]] = []
-    waiting = sorted(held)
-    while waiting:
-        start = waiting[0]
-        count = next(n for n in (4, 2, 1) if start % n == 0 and waiting[:n] == list(range(start, start + n)))
-        groups.append((start, count))
-        del waiting[:count]
-    return groups
-
-
-def _vector(count: int) -> str:
-    return f".v{count}" if count > 1 else ""
-
-
-def _listed(values: list[str]) -> str:
-    return f"{{{', '.join(values)}}}" if len(values) > 1 else values[0]
 
 
 # -- the callee that tests a cut -----------------------------------------------------------------------------------------
@@ -249,8 +201,8 @@ def identity_phase(program: Program, call: PhaseCall, callee: str, face: Interfa
         if given.how == "constant":
             lines += [f"mov.b{r.type.width} {r.name}, {bits:#x};" for r, bits in zip(given.registers, given.bits, strict=True)]
         elif given.how in ("returned", "chained"):
-            lines += _load(list(zip(given.registers, given.places, strict=True)), "shared", row, scratch)
-    stores = _store(call.results, "shared", row, scratch)
+            lines += load_row(list(zip(given.registers, given.places, strict=True)), "shared", row, scratch)
+    stores = store_row(call.results, "shared", row, scratch)
     used = dict.fromkeys(r for i in call.instructions for r in (*i.reads, *i.writes))
     out = Rendered(document)
     start = call.first.start
@@ -289,6 +241,6 @@ def _weight_loads(program: Program, placed: list[Given], weights: str, scratch: 
         count = next((int(word[1:]) for word in form.opcode.split(".") if word in ("v2", "v4", "v8")), 1)
         parts = [scratch.register(f"b{8 * first.width}") for _ in range(count)]
         near = constant - far
-        lines.append(f"{form.opcode} {_listed(parts)}, [{bases[key]}{f'+{near}' if near else ''}];")
+        lines.append(f"{form.opcode} {listed(parts)}, [{bases[key]}{f'+{near}' if near else ''}];")
         lines += [f"mov.b{r.type.width} {r.name}, {parts[s.part]};" for r, s in uses]
     return lines

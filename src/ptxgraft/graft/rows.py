@@ -5,7 +5,7 @@ Invariant: word i of lane L of a warp is at ``rows + L*4*n + 4*i``, and no two w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ptxgraft.flow import Flow
 from ptxgraft.graft.carry import Scratch
@@ -21,41 +21,59 @@ DYNAMIC_STEP = 1024
 
 @dataclass(slots=True)
 class Rows:
-    """Where results lie: an array's name, whether it is new (``declaration`` not empty), and how many warps it serves."""
+    """Where results lie: an array's name, whether it is new (``declaration`` not empty), how many warps it serves, its alignment in bytes."""
 
     array: str
     declaration: str
     warps: int
     note: str
+    align: int = 16
 
 
-def choose_rows(piece: Excerpt, words: int, block: tuple[int, int, int] | None, fresh: FreshNames) -> Rows | None:
+@dataclass(slots=True)
+class Room:
+    """What the cuts of one edit have taken of an entry's shared memory: dead arrays by name, bytes of new ones."""
+
+    arrays: set[str] = field(default_factory=set)
+    bytes: int = 0
+
+
+def choose_rows(piece: Excerpt, words: int, block: tuple[int, int, int] | None, fresh: FreshNames, room: Room) -> Rows | None:
     """The array for the results of a mirror cut, None when there are none. Errors as ``warps_of_block`` and ``check_limit``."""
     if not words:
         return None
     warps, how = warps_of_block(piece.flow, block)
-    rows = find_rows(piece.flow, piece.region, words, warps, how, fresh, "mirror")
+    rows = find_rows(piece.flow, piece.region, words, warps, how, fresh, "mirror", room)
     if rows is None:
-        check_limit(piece.program, warps * 128 * words)
+        check_limit(piece.program, warps * 128 * words, room.bytes, "mirror")
     return rows
 
 
-def find_rows(flow: Flow, region: Region, words: int, warps: int, how: str, fresh: FreshNames, name: str) -> Rows | None:
+def find_rows(
+    flow: Flow, region: Region, words: int, warps: int, how: str, fresh: FreshNames, name: str, room: Room, align: int = 4
+) -> Rows | None:
     """An array that is dead from the region on, else a fresh one; None when neither has room for ``words`` words a lane."""
     size = warps * 128 * words
-    found = dead_array(flow, region, size)
+    found = dead_array(flow, region, size, align, room.arrays)
     if found is not None:
+        room.arrays.add(found.name)
         note = f"results come back through {found.name} ({size} of its {found.size} bytes), which is dead from the cut on"
-        return Rows(found.name, "", warps, note)
+        return Rows(found.name, "", warps, note, found.align)
     if any(v.dynamic for v in flow.program.variables):
         size = align_up(size, DYNAMIC_STEP)
-    if flow.program.shared_bytes + size > STATIC_LIMIT:
+    if flow.program.shared_bytes + room.bytes + size > STATIC_LIMIT:
         return None
+    room.bytes += size
     name = fresh.name(name)
     note = f"results come back through {name}, {size} new bytes of shared memory for {warps} warps ({how})"
     if how == "the block given":
         note += f"; a launch with more than {warps} warps a block would run past it"
     return Rows(name, f".shared .align 16 .b8 {name}[{size}];", warps, note)
+
+
+def words_at_a_time(words: int, align: int) -> int:
+    """How many neighbouring words of any lane's row are aligned together, rows being ``words`` words apart."""
+    return next(n for n in (4, 2, 1) if words % n == 0 and align % (4 * n) == 0)
 
 
 def row_lines(array: str, base: str, row: str, words: int, scratch: Scratch) -> list[str]:

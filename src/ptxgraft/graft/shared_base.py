@@ -6,6 +6,8 @@ before a barrier that all paths to the cut pass, in an order of barriers that is
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ptxgraft.errors import UnsupportedError, UsageError
 from ptxgraft.flow import Flow
 from ptxgraft.isa import Address, Imm, Instruction, Program, Var, Variable
@@ -36,10 +38,11 @@ def warps_of_block(flow: Flow, block: tuple[int, int, int] | None) -> tuple[int,
     return (threads + 31) // 32, how
 
 
-def dead_array(flow: Flow, region: Region, size: int) -> Variable | None:
-    """A static shared array of at least ``size`` bytes (aligned to 4) that is dead from the cut on, or None when none is proved to be."""
+def dead_array(flow: Flow, region: Region, size: int, align: int = 4, taken: Collection[str] = ()) -> Variable | None:
+    """A static shared array of at least ``size`` bytes, aligned to ``align``, that is dead from the cut on, or None when none is proved to be.
+    Those that are ``taken`` already are no choice."""
     program = flow.program
-    candidates = [v for v in program.variables if v.space == "shared" and not v.dynamic and v.size >= size and v.align >= 4]
+    candidates = [v for v in program.variables if v.space == "shared" and not v.dynamic and v.size >= size and v.align >= align]
     if not candidates:
         return None
     accesses: dict[int, list[int]] = {v.id: [] for v in candidates}
@@ -61,7 +64,7 @@ def dead_array(flow: Flow, region: Region, size: int) -> Variable | None:
     if barrier is None:
         return None
     after = reachable(flow, barrier)
-    return next((v for v in candidates if accesses[v.id] and not any(i in after for i in accesses[v.id])), None)
+    return next((v for v in candidates if v.name not in taken and accesses[v.id] and not any(i in after for i in accesses[v.id])), None)
 
 
 def _takes_address(instruction: Instruction) -> bool:
@@ -113,11 +116,13 @@ def reachable(flow: Flow, start: int) -> set[int]:
     return found
 
 
-def check_limit(program: Program, size: int) -> None:
-    """UnsupportedError when ``size`` more bytes of static shared memory are too many."""
-    if program.shared_bytes + size > STATIC_LIMIT:
+def check_limit(program: Program, size: int, taken: int = 0, style: str = "mirror") -> None:
+    """UnsupportedError when ``size`` more bytes of static shared memory are too many, beside the entry's and the ``taken`` ones of other cuts."""
+    held = program.shared_bytes + taken
+    if held + size > STATIC_LIMIT:
         raise UnsupportedError(
-            f"the mirror style needs {size} bytes of shared memory for its results beside the {program.shared_bytes} that "
+            f"the {style} style needs {size} bytes of shared memory for its results beside the {held} that "
             f"{program.name!r} has; {STATIC_LIMIT} are allowed",
+            place=program.document.place(program.document.statements[program.document.scopes[program.entry.scope].first]),
             hint="cut a region with fewer live-outs, state a smaller block, or use the inline style",
         )

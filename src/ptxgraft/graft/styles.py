@@ -23,7 +23,7 @@ from ptxgraft.graft.merge import Merged, merge_function, raise_version
 from ptxgraft.graft.phase_text import PARAMETER_ADDRESSES, choose_frame, identity_phase, phase_call_text, phase_interface
 from ptxgraft.graft.phases import plan_phases
 from ptxgraft.graft.region_choice import RegionChoice
-from ptxgraft.graft.rows import choose_rows
+from ptxgraft.graft.rows import Room, choose_rows, words_at_a_time
 from ptxgraft.spec import layer_spec
 from ptxgraft.text import Document, EditScript, FreshNames, Function, directives_in
 
@@ -43,6 +43,7 @@ class Editing:
     _merged: dict[tuple[int, str], Merged] = field(default_factory=dict)
     _open: dict[str, str] = field(default_factory=dict)
     _named: dict[str, str] = field(default_factory=dict)
+    _rooms: dict[str, Room] = field(default_factory=dict)
 
     @classmethod
     def of(cls, document: Document, entries: Sequence[str]) -> Editing:
@@ -58,6 +59,10 @@ class Editing:
     def need(self, version: tuple[int, int]) -> None:
         """What was put in needs this PTX version."""
         self.version = max(self.version, version)
+
+    def room(self, entry: str) -> Room:
+        """What is taken of an entry's shared memory."""
+        return self._rooms.setdefault(entry, Room())
 
     def merge(self, body: Body) -> tuple[Merged, bool]:
         """A body's function under fresh names; and whether this is its first use."""
@@ -117,8 +122,9 @@ def write_called(edit: Editing, piece: Excerpt, style: str, given: Body | None, 
     face = interface(piece, style, row=style == "mirror")
     rows, notes = None, []
     if style == "mirror":
-        rows = choose_rows(piece, face.words, block, edit.fresh)
+        rows = choose_rows(piece, face.words, block, edit.fresh, edit.room(piece.program.name))
         notes = [rows.note] if rows is not None else ["the region has no live-outs: nothing comes back"]
+        face.row_words = words_at_a_time(face.words, rows.align) if rows is not None else 1
     made = _made(edit, piece, style, face, given, notes)
     _define(edit, made, callee)
     if given is not None and given.kind == "identity":
@@ -140,7 +146,7 @@ def write_phases(
     _refuse_text(given, "phases")
     document, spec = edit.document, layer_spec(flow, block)
     plan = plan_phases(flow, spec, region)
-    frame = choose_frame(flow, plan, spec.weight_param, block, edit.fresh)
+    frame = choose_frame(flow, plan, spec.weight_param, block, edit.fresh, edit.room(flow.program.name))
     face = phase_interface(plan)
     made = _made(edit, excerpt(flow, plan.region, to_cut=False), "phases", face, given, [*plan.notes, *frame.notes])
     made.plan = plan
