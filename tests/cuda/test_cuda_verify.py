@@ -163,3 +163,24 @@ def test_what_cannot_be_timed(recorded):
         bench(recorded, [("own", None)], warmups=0)
     with pytest.raises(UnsupportedError, match="L2 cache can be emptied on a GPU only"):
         bench(recorded, [("own", None)], flush_l2=True)
+
+
+# -- bisect ---------------------------------------------------------------------------------------------------------------
+
+
+def test_one_module_differs_nowhere_between_a_gpu_and_the_cpu(gpu, recorded):
+    found = verify.bisect(recorded, layer_document(), on="cuda", against="cpu")
+    assert found.exit_code == 0 and found.checked == ["a", "p0", "p1", "p2", "out"], found
+    assert [n.split(":")[0] for n in found.notes][:2] == ["original", "graft"]
+
+
+def test_where_a_gpu_and_the_cpu_part_is_found(fake, recorded, package, tmp_path, command):
+    fake.behave("swap=max.f16x2,min.f16x2")
+    document = layer_document()
+    found = verify.bisect(recorded, document, on="cuda", against="cpu")
+    assert found.stage == "p1" and found.statement is not None
+    assert found.statement.line == document.line(document.text.index("max.f16x2 \t%r34"))
+    module = tmp_path / "layer.ptx"
+    module.write_bytes(document.data)
+    code, out, _ = command("bisect", package, "--graft", module, "--on", "cuda", "--against", "cpu")
+    assert code == 1 and "first differs at stage p1" in out and "max.f16x2" in out and "note: graft: cuda: ran on Fake GPU" in out

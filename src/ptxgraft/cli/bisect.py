@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 from ptxgraft import capture
-from ptxgraft.cli.console import CapturePath, EngineName, JsonFlag, LaunchName, ProfileName, pick_launch, show, working
+from ptxgraft.cli.console import (
+    AssemblerName,
+    CapturePath,
+    EngineName,
+    ExecutorName,
+    JsonFlag,
+    LaunchName,
+    ProfileName,
+    Timeout,
+    pick_launch,
+    show,
+    working,
+)
 from ptxgraft.cli.modules import about
 from ptxgraft.cli.verify import GraftFile, OriginalFile
 from ptxgraft.report import bisection_view, plain
@@ -21,12 +33,23 @@ def bisect(
     launch: LaunchName = None,
     original: OriginalFile = None,
     stages: Annotated[str | None, typer.Option("--stages", help="Only these stages, e.g. a,p0,p7,out.", show_default=False)] = None,
+    statements: Annotated[
+        bool, typer.Option("--statements/--no-statements", help="Inside the first stage that differs, find the first statement.")
+    ] = True,
+    on: ExecutorName = "cpu",
+    against: Annotated[
+        str | None,
+        typer.Option("--against", help="Run the original on this executor (cpu, cuda); default: where the graft runs.", show_default=False),
+    ] = None,
+    timeout: Timeout = None,
+    assembler: AssemblerName = "driver",
     engine: EngineName = "warp",
     profile: ProfileName = "sm_90",
     json: JsonFlag = False,
 ) -> None:
     """Probe original and graft at every stage (a, p0, p1, ..., out), run both on a recorded launch, and name the first stage, register, block, warp
-    and lane that differ.
+    and lane that differ; then the first statement in it whose result differs. An entry without stages is searched by statements alone. With --on and --against
+    the two run on different executors: the same module on both finds where a GPU and the CPU part.
 
     Exit code 0 when neither a stage nor an output differs, else 1.
 
@@ -36,8 +59,9 @@ def bisect(
     modules = Document.read(graft), Document.read(original) if original is not None else None
     wanted = [s.strip() for s in stages.split(",")] if stages is not None else None
     with about(cap), working(f"bisecting {recorded.label}"):
-        found = bisect_launch(recorded, *modules, stages=wanted, engine=engine, profile=profile)
+        where = {"on": on, "against": against, "timeout": timeout, "assembler": assembler, "engine": engine, "profile": profile}
+        found = bisect_launch(recorded, *modules, stages=wanted, statements=statements, **where)
     judged = {"capture": cap, "launch": recorded.seq, "kernel": recorded.kernel, "graft": graft, "original": original}
-    show(bisection_view(found), {**judged, "engine": engine, "profile": profile, **plain(found)}, json)
+    show(bisection_view(found), {**judged, "on": on, "against": against or on, "engine": engine, "profile": profile, **plain(found)}, json)
     if found.exit_code:
         raise typer.Exit(found.exit_code)

@@ -116,6 +116,7 @@ def bisection_view(bisection: Bisection) -> RenderableType:
     """A bisection in one line, with the stages that could not be compared and why."""
     parts: list[RenderableType] = [Text(str(bisection), style="red" if bisection.exit_code else "green")]
     parts += [Text(f"not compared: {stages}: {why}", style="yellow") for why, stages in _by_reason(bisection.skipped).items()]
+    parts += [Text(f"note: {n}") for n in bisection.notes]
     return Group(*parts)
 
 

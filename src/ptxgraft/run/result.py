@@ -40,7 +40,8 @@ class RunResult:
     warp's statement counts once, however many lanes were active); None: the executor does not count. ``seconds`` is what the kernel took: by the CPU's
     clock, or between two events on the GPU. ``output`` is what the kernel printed; on the CPU: by block, by barriers that the warp had passed, by warp, and
     in a warp in the order of printing. ``notes`` are things worth knowing of this run. ``known`` says how the bits of instructions are known that are not confirmed
-    on the profile and that the kernel uses: ``literature``, ``assumed``, both, or '' where all are."""
+    on the profile and that the kernel uses: ``literature``, ``assumed``, both, or '' where all are. ``moved`` is what a GPU had elsewhere than the launch: (base address, bytes, address there) of
+    memory, (handle, 1, handle there) of images."""
 
     engine: str
     profile: str
@@ -50,6 +51,7 @@ class RunResult:
     output: str = ""
     notes: list[str] = field(default_factory=list)
     known: str = ""
+    moved: list[tuple[int, int, int]] = field(default_factory=list)
 
     @property
     def executor(self) -> str:

@@ -1,4 +1,4 @@
-"""The first stage at which two programs differ.
+"""The first stage at which two programs differ, and in it the first statement; or one program on two executors.
 
 Invariant: stages are compared in program order over all blocks, warps and lanes, as bits; the first that differs is the answer, and only
 stages that stand for the same place of both programs are compared.
@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from ptxgraft import capture
 from ptxgraft.errors import UsageError
 from ptxgraft.flow import Flow
-from ptxgraft.graft import Cut, compare_stored, paired, probe
+from ptxgraft.graft import Cut, StageDifference, probe
 from ptxgraft.isa import Program, bind
 from ptxgraft.spec import phase_runs
 from ptxgraft.text import Document
 from ptxgraft.verify.align import changed, stands_in_entry
 from ptxgraft.verify.compare import compare
 from ptxgraft.verify.model import Bisection, Verdict
-from ptxgraft.verify.oracle import Oracle, Readings, consult, make_oracle
+from ptxgraft.verify.oracle import Oracle, Readings, make_oracle
 from ptxgraft.verify.poison import poisoned
-from ptxgraft.verify.replay import document_of
+from ptxgraft.verify.replay import document_of, ran_where
+from ptxgraft.verify.sides import Place, Sides
+from ptxgraft.verify.statements import block_of, first_statement
 
 BORDERS = ("a", "out")
 BUFFER_BYTES = 1 << 28
@@ -32,12 +35,13 @@ Lines = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A stage of the original and the graft's stage for the same place. ``order`` sorts stages by where they stand in the original; ``regions`` are the
-    lines (original's, graft's) whose borders ``a`` and ``out`` are, None for the mma regions."""
+    """A stage of the original and the graft's stage for the same place. ``order`` sorts stages by where they stand in the original, ``place`` is where
+    the graft's stands; ``regions`` are the lines (original's, graft's) whose borders ``a`` and ``out`` are, None for the mma regions."""
 
     stage: str
     theirs: str
     order: float
+    place: float
     regions: tuple[Lines, Lines] | None = None
 
 
@@ -50,38 +54,82 @@ def bisect(
     stages: Sequence[str] | None = None,
     engine: str = "warp",
     profile: str = "sm_90",
+    on: str = "cpu",
+    against: str | None = None,
+    timeout: float | None = None,
+    assembler: str = "driver",
+    statements: bool = True,
 ) -> Bisection:
-    """Probe both modules at ``stages`` (None: all that the original has), run both on the launch, and find the first difference.
+    """Probe both modules at ``stages`` (None: all that the original has), run both on the launch, and find the first difference; then (``statements``) probe the
+    statements between the last stage that is the same and that one, and find the first whose result differs.
 
     ``original`` None: the module in the capture. Registers of a phase are paired by their place in it, since a graft may name them otherwise, those of
-    ``a`` and ``out`` by name. Raises ``UsageError`` for a stage that is none or when no stage is common.
+    ``a`` and ``out`` by name. The graft runs on the executor ``on``, the original on ``against`` (None: the same); the other options as for ``replay``.
+    On two executors, addresses of shared and local memory and what a machine says of itself are left out: each has its own.
+    Raises ``UsageError`` for a stage that is none or when nothing is common.
     """
     name = entry or recorded.kernel
     first = original if original is not None else document_of(recorded)
     second = graft.document if isinstance(graft, Cut) else graft
     mine, theirs = bind(first, name), bind(second, name)
     skipped: dict[str, str] = {}
-    pairs = _chosen(_pairs(mine, theirs, skipped), stages, skipped)
+    pairs = _chosen(_pairs(mine, theirs, skipped, statements and stages is None), stages, skipped)
     launch, _ = poisoned(recorded, mine)
+    places = tuple(Place(where, engine, profile, timeout, assembler) for where in (against or on, on))
+    sides = Sides(name, mine, theirs, launch, (places[0], places[1]))
     found = Bisection(None, skipped=skipped)
-    for batch in _batches(pairs, Sides(name, mine, theirs), launch, skipped):
-        mine_read, theirs_read = (consult(oracle, launch, engine=engine, profile=profile, check=False) for oracle in batch.oracles)
-        if found.outputs is None:
-            found.outputs = _outputs(mine_read, theirs_read)
-        for pair in batch.pairs:
-            difference = _difference(mine_read, theirs_read, pair, recorded)
-            if isinstance(difference, str):
-                skipped[pair.stage] = difference
-                continue
-            found.checked.append(pair.stage)
-            if difference is not None:
-                region = pair.regions[0] if pair.regions else None
-                difference.line = probe(first, name, pair.stage, region=region).lines[0]
-                difference.checked, difference.skipped, difference.outputs = found.checked, skipped, found.outputs
-                return difference
-    if not found.checked:
+    last, here = None, None
+    for pair, difference in _stages(pairs, sides, found):
+        found.checked.append(pair.stage)
+        if difference.first is not None:
+            here = pair
+            region = pair.regions[0] if pair.regions else None
+            _name(found, pair, difference, recorded, probe(first, name, pair.stage, region=region).lines[0])
+            break
+        last = pair
+    if not found.checked and pairs:
         raise UsageError("nothing to compare: the two modules have no stage in common", hint=_reasons(skipped))
+    if not pairs:
+        found.outputs = sides.outputs()
+    if statements and (here is not None or not pairs or found.exit_code):
+        search = first_statement(sides, *_stretches(last, here))
+        found.statement, found.statements_compared = search.first, search.compared
+        if not pairs and not search.compared:
+            raise UsageError(f"{name!r} has no tensor-core instruction, so it has no stages, and nothing else to compare in both modules")
     return found
+
+
+def _stages(pairs: list[Pair], sides: Sides, found: Bisection) -> Iterator[tuple[Pair, StageDifference]]:
+    """Every stage that can be compared, in order; the others go to ``found.skipped``. What the first runs left, and where, goes to ``found`` too."""
+    for batch in _batches(pairs, sides, found.skipped):
+        readings = sides.consult(batch.oracles)
+        if found.outputs is None:
+            found.outputs = _outputs(*readings)
+        if sides.apart and not found.notes:
+            for who, side in zip(("original", "graft"), readings, strict=True):
+                found.notes += ran_where(who, side.replay)
+        for pair in batch.pairs:
+            difference = sides.difference((pair.stage, pair.theirs), readings)
+            if isinstance(difference, str):
+                found.skipped[pair.stage] = difference
+            else:
+                yield pair, difference
+
+
+def _name(found: Bisection, pair: Pair, difference: StageDifference, recorded: capture.Launch, line: int) -> None:
+    """Put a stage's first difference into the result."""
+    value = difference.first
+    assert value is not None, "a stage that differs has a first difference"
+    found.stage, found.line, found.register = pair.stage, line, value.register
+    found.block, found.warp, found.lane = block_of(value.block, recorded.grid), value.warp, value.lane
+    found.expected, found.found, found.values_differing = value.expected, value.found, difference.differing
+
+
+def _stretches(last: Pair | None, here: Pair | None) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The stretches (original's, graft's) behind one stage and up to another; None: the entry's start or end."""
+    start = (-1.0, -1.0) if last is None else (last.order, last.place)
+    end = (inf, inf) if here is None else (here.order, here.place)
+    return (start[0], end[0]), (start[1], end[1])
 
 
 def _outputs(mine: Readings, theirs: Readings) -> Verdict | None:
@@ -92,28 +140,24 @@ def _outputs(mine: Readings, theirs: Readings) -> Verdict | None:
 # -- which stages -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """The entry and its two versions, bound."""
-
-    entry: str
-    mine: Program
-    theirs: Program
-
-
-def _pairs(mine: Program, theirs: Program, skipped: dict[str, str]) -> list[Pair]:
+def _pairs(mine: Program, theirs: Program, skipped: dict[str, str], without: bool) -> list[Pair]:
     """Every stage of the original in program order, with its fellow in the graft; why a stage has none goes to ``skipped``.
 
     With as many phases on both sides, phases go by number and the borders are those of the mma regions, where the entry itself holds them. Else the
-    stretch that differs decides: phases before and behind it are the same, and its borders are ``a`` and ``out``.
+    stretch that differs decides: phases before and behind it are the same, and its borders are ``a`` and ``out``. ``without``: an entry may have none.
     """
     runs, others = phase_runs(Flow(mine)), phase_runs(Flow(theirs))
+    if not runs and without:
+        return []
     if not runs:
         raise UsageError(f"{mine.name!r} has no tensor-core instruction, so it has no stages", hint="probe it at lines")
     stretch, _ = changed(mine, theirs)
     if len(runs) == len(others):
-        phases = [Pair(f"p{n}", f"p{n}", run[-1]) for n, run in enumerate(runs)]
-        borders = {"a": Pair("a", "a", runs[0][0] - 0.5), "out": Pair("out", "out", runs[-1][-1] + 0.5)}
+        phases = [Pair(f"p{n}", f"p{n}", run[-1], other[-1]) for n, (run, other) in enumerate(zip(runs, others, strict=True))]
+        borders = {
+            "a": Pair("a", "a", runs[0][0] - 0.5, others[0][0] - 0.5),
+            "out": Pair("out", "out", runs[-1][-1] + 0.5, others[-1][-1] + 0.5),
+        }
         if not all(stands_in_entry(theirs, i) for i in (others[0][0], others[-1][-1])):
             borders = {p.stage: p for p in _borders(mine, theirs, skipped)}
         elif stretch.first <= runs[-1][-1] < stretch.last:  # what was replaced goes on behind the mma region
@@ -124,7 +168,8 @@ def _pairs(mine: Program, theirs: Program, skipped: dict[str, str]) -> list[Pair
     pairs = _borders(mine, theirs, skipped)
     for n, run in enumerate(runs):
         if n < before or n >= len(runs) - behind:
-            pairs.append(Pair(f"p{n}", f"p{n if n < before else n - len(runs) + len(others)}", run[-1]))
+            fellow = n if n < before else n - len(runs) + len(others)
+            pairs.append(Pair(f"p{n}", f"p{fellow}", run[-1], others[fellow][-1]))
         else:
             skipped[f"p{n}"] = f"the graft has {len(others)} phases, the original {len(runs)}; this one was replaced"
     return sorted(pairs, key=lambda p: p.order)
@@ -137,7 +182,8 @@ def _borders(mine: Program, theirs: Program, skipped: dict[str, str]) -> list[Pa
     if lines is None or other is None:
         skipped.update(dict.fromkeys(BORDERS, "what was replaced stands in a function that the entry calls"))
         return []
-    return [Pair(b, b, order, (lines, other)) for b, order in zip(BORDERS, (stretch.first - 0.5, stretch.last + 0.5), strict=True)]
+    places = ((stretch.first - 0.5, replacement.first - 0.5), (stretch.last + 0.5, replacement.last + 0.5))
+    return [Pair(b, b, *place, (lines, other)) for b, place in zip(BORDERS, places, strict=True)]
 
 
 def _chosen(pairs: list[Pair], stages: Sequence[str] | None, skipped: dict[str, str]) -> list[Pair]:
@@ -175,14 +221,14 @@ class Batch:
     oracles: tuple[Oracle, Oracle]
 
 
-def _batches(pairs: list[Pair], sides: Sides, launch: capture.Launch, skipped: dict[str, str]) -> Iterator[Batch]:
+def _batches(pairs: list[Pair], sides: Sides, skipped: dict[str, str]) -> Iterator[Batch]:
     """Neighbouring pairs with the same regions, probed together as far as ``BUFFER_BYTES`` allows; stages that one side cannot probe go to ``skipped``."""
     waiting = _neighbours(pairs)
     while waiting:
         batch = _probed(waiting.pop(0), sides, skipped)
         if batch is None:
             continue
-        size = max(oracle.buffer_bytes(launch) for oracle in batch.oracles)
+        size = max(oracle.buffer_bytes(sides.launch) for oracle in batch.oracles)
         if size > BUFFER_BYTES and len(batch.pairs) > 1:
             step = max(1, len(batch.pairs) * BUFFER_BYTES // size)
             waiting = [batch.pairs[i : i + step] for i in range(0, len(batch.pairs), step)] + waiting
@@ -211,31 +257,3 @@ def _probed(pairs: list[Pair], sides: Sides, skipped: dict[str, str]) -> Batch |
     skipped |= mine.missing | {p.stage: f"in the graft, {theirs.missing[p.theirs]}" for p in pairs if p.theirs in theirs.missing}
     kept = [p for p in pairs if p.stage not in skipped]
     return Batch(kept, (mine, theirs)) if kept else None
-
-
-# -- comparing ----------------------------------------------------------------------------------------------------------------
-
-
-def _difference(mine: Readings, theirs: Readings, pair: Pair, recorded: capture.Launch) -> Bisection | str | None:
-    """The first difference of a stage, None when there is none, or why its registers cannot be paired."""
-    came, came_too = mine.stored[pair.stage], theirs.stored[pair.theirs]
-    expected, found = mine.stages.get(pair.stage), theirs.stages.get(pair.theirs)
-    if expected is None and found is None:
-        return "no lane of either run came there"
-    # Where only one of the runs came, any register shows it.
-    couples = paired(pair.stage, expected or found or {}, found or expected or {})
-    if isinstance(couples, str):
-        return couples
-    compared = compare_stored(pair.stage, couples, came, came_too)
-    if compared.first is None:
-        return None
-    first = compared.first
-    difference = Bisection(pair.stage, None, first.register, _coordinates(first.block, recorded.grid), first.warp, first.lane)
-    difference.expected, difference.found, difference.values_differing = first.expected, first.found, compared.differing
-    return difference
-
-
-def _coordinates(block: int, grid: tuple[int, int, int]) -> tuple[int, int, int]:
-    """A block's coordinates from its linear number, x fastest."""
-    x, y, _ = grid
-    return block % x, block // x % y, block // (x * y)

@@ -126,12 +126,44 @@ class Verdict:
 
 
 @dataclass(slots=True)
+class StatementDifference:
+    """The first statement whose result differs. ``line`` and ``statement`` are the original's, ``graft_line`` and ``graft_statement`` the graft's; ``in_loop``: the
+    values are those of its last pass. The rest as in ``Bisection``."""
+
+    line: int
+    graft_line: int
+    statement: str
+    graft_statement: str
+    in_loop: bool
+    register: str
+    block: tuple[int, int, int]
+    warp: int
+    lane: int
+    expected: int | None
+    found: int | None
+    values_differing: int
+
+    def __str__(self) -> str:
+        where = f"line {self.line}" if self.graft_line == self.line else f"line {self.line} (line {self.graft_line} of the graft)"
+        other = "" if self.graft_statement == self.statement else f", in the graft `{self.graft_statement}`"
+        loop = ", in a loop, by its last pass" if self.in_loop else ""
+        place = f"register {self.register}, block {self.block} warp {self.warp} lane {self.lane}"
+        return f"{where}{loop}: `{self.statement}`{other}: {place}: {_values(self.expected, self.found)}; {self.values_differing} values differ"
+
+
+def _values(expected: int | None, found: int | None) -> str:
+    shown = [f"{v:#x}" if v is not None else "nothing, the lane never came there" for v in (expected, found)]
+    return f"expected {shown[0]}, found {shown[1]}"
+
+
+@dataclass(slots=True)
 class Bisection:
     """The first stage at which two programs differ. ``stage`` is None when no stage does; ``line`` is the stage's line in the original.
 
     ``register``, ``block``, ``warp``, ``lane``, ``expected`` and ``found`` are the first differing value there (None: that lane stored nothing);
     ``checked`` lists the stages compared, ``skipped`` those that one of the two does not have, with the reason. ``outputs`` is what the two runs left,
-    compared.
+    compared. ``statement`` is the first statement whose result differs, behind the last stage that is the same; None where none of the
+    ``statements_compared`` does (code that only one of the two has cannot be compared). ``notes`` say where the two ran, when that was not one place.
     """
 
     stage: str | None
@@ -146,21 +178,34 @@ class Bisection:
     checked: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     outputs: Verdict | None = None
+    statement: StatementDifference | None = None
+    statements_compared: int = 0
+    notes: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
-        """0 when neither a stage nor an output differs, else 1."""
-        return 0 if self.stage is None and (self.outputs is None or self.outputs.verdict == SAME) else 1
+        """0 when neither a stage nor a statement nor an output differs, else 1."""
+        same = self.stage is None and self.statement is None and (self.outputs is None or self.outputs.verdict == SAME)
+        return 0 if same else 1
 
     def __str__(self) -> str:
-        if self.stage is None:
-            shown = self.checked if len(self.checked) <= 4 else [*self.checked[:3], "...", self.checked[-1]]
-            text = f"no stage differs ({len(self.checked)} compared: {', '.join(shown)})"
-            if self.exit_code:
-                text += ", but the outputs do: the difference arises after the last of them"
+        return f"{self._stage_text()}{self._statement_text()}"
+
+    def _stage_text(self) -> str:
+        if self.stage is not None:
+            return (
+                f"first differs at stage {self.stage} (line {self.line}): register {self.register}, block {self.block} warp {self.warp} lane {self.lane}: "
+                f"{_values(self.expected, self.found)}; {self.values_differing} values of the stage differ"
+            )
+        shown = self.checked if len(self.checked) <= 4 else [*self.checked[:3], "...", self.checked[-1]]
+        text = f"no stage differs ({len(self.checked)} compared: {', '.join(shown)})" if self.checked else "there are no stages"
+        if self.outputs is None or self.outputs.verdict == SAME:
             return text
-        values = [f"{v:#x}" if v is not None else "nothing, the lane never came there" for v in (self.expected, self.found)]
-        return (
-            f"first differs at stage {self.stage} (line {self.line}): register {self.register}, block {self.block} warp {self.warp} lane {self.lane}: "
-            f"expected {values[0]}, found {values[1]}; {self.values_differing} values of the stage differ"
-        )
+        return f"{text}, but the outputs do: the difference arises after the last of them" if self.checked else f"{text}, and the outputs differ"
+
+    def _statement_text(self) -> str:
+        if self.statement is not None:
+            return f"; the first statement whose result differs ({self.statements_compared} compared) is {self.statement}"
+        if not self.statements_compared:
+            return ""
+        return f"; none of the {self.statements_compared} statements there that both have gives another result"

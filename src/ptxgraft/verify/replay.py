@@ -187,3 +187,9 @@ def recorded_outputs(recorded: capture.Launch) -> list[Output]:
 def unrecorded(recorded: capture.Launch) -> list[str]:
     """The outputs whose contents before the launch are not in the capture: a replay fills them with a poison pattern."""
     return [f"surface at {i.place}" for i in recorded.surfaces if i.before is None]
+
+
+def ran_where(who: str, ran: Replay) -> list[str]:
+    """Where a side ran, and what there is to know of that."""
+    head = f"{who}: {ran.result.executor}" if ran.result.executor == "cuda" else f"{who}: cpu, {ran.result.engine} ({ran.result.profile})"
+    return [f"{head}{': ' + n if n else ''}" for n in ran.result.notes or [""]]

@@ -22,7 +22,7 @@ from ptxgraft.verify.compare import compare
 from ptxgraft.verify.explain import explain
 from ptxgraft.verify.model import NOT_COMPARABLE, Verdict
 from ptxgraft.verify.poison import poisoned
-from ptxgraft.verify.replay import Replay, document_of, recorded_outputs, replay, unrecorded
+from ptxgraft.verify.replay import Replay, document_of, ran_where, recorded_outputs, replay, unrecorded
 
 AGAINST = ("original", "recorded", *EXECUTORS)
 
@@ -106,7 +106,7 @@ def _against_original(recorded: capture.Launch, graft: Document, original: Docum
     verdict.poisoned = [*names, *(n for n in unrecorded(launch) if n not in names)]
     verdict.warnings += [*_other_module(recorded, original), *assumed(judged)]
     if "cuda" in (options.on, options.reference):
-        verdict.notes += [*_ran("original", expected), *_ran("graft", judged)]
+        verdict.notes += [*ran_where("original", expected), *ran_where("graft", judged)]
     verdict.notes += _unconfirmed(expected, judged)
     return verdict
 
@@ -125,7 +125,7 @@ def _against_recorded(recorded: capture.Launch, graft: Document, original: Docum
     verdict.poisoned = unrecorded(recorded)
     verdict.warnings += [*_other_module(recorded, original), *assumed(judged)]
     if options.on == "cuda":
-        verdict.notes += _ran("graft", judged)
+        verdict.notes += ran_where("graft", judged)
     verdict.notes += _unconfirmed(judged)
     return verdict
 
@@ -142,12 +142,6 @@ def _explain(
         if options.on == "cpu":
             raise
         verdict.notes.append(f"the difference is not explained: on cpu, {error}")
-
-
-def _ran(who: str, ran: Replay) -> list[str]:
-    """Where a side ran, and what there is to know of that."""
-    head = f"{who}: {ran.result.executor}" if ran.result.executor == "cuda" else f"{who}: cpu, {ran.result.engine} ({ran.result.profile})"
-    return [f"{head}{': ' + n if n else ''}" for n in ran.result.notes or [""]]
 
 
 def assumed(ran: Replay) -> list[str]:

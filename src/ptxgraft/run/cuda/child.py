@@ -38,11 +38,11 @@ class Desk:
     def card(self) -> Card:
         return self.device.card
 
-    def run(self, work: Work, code: Code, fixed: bool) -> tuple[Left, float, list[str]]:
-        """One launch from its inputs to what it left."""
+    def run(self, work: Work, code: Code, fixed: bool) -> tuple[Left, float, list[str], list[tuple[int, int, int]]]:
+        """One launch from its inputs to what it left: that, the seconds, notes, and what was moved."""
         with Session(self.device, work, fixed) as session:
             seconds = session.launch(code, self.running)
-            return session.fetch(code), seconds, session.notes
+            return session.fetch(code), seconds, session.notes, session.moved(code)
 
     def open(self, work: Work, fixed: bool) -> list[str]:
         """Put a launch's memory on the GPU and keep it there."""

@@ -37,8 +37,8 @@ def run_work(
     """``run`` for a launch as plain data: what it left, and how it ran."""
     with borrow(ordinal) as worker:
         card, _ = worker.ask("card")
-        (left, seconds, notes), output = worker.ask("run", work, code, fixed, timeout=timeout)
-    return left, RunResult("cuda", card.sm, None, seconds, [], output, [f"ran on {card}", *notes])
+        (left, seconds, notes, moved), output = worker.ask("run", work, code, fixed, timeout=timeout)
+    return left, RunResult("cuda", card.sm, None, seconds, [], output, [f"ran on {card}", *notes], moved=moved)
 
 
 def run_here(device: Device, launch: Launch, image: bytes | None = None, fixed: bool = False) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgraft.errors import UsageError
+from ptxgraft.errors import KernelFault, UsageError
 from ptxgraft.run.cuda.driver import Buffer, Device, DriverFailure, flat
 from ptxgraft.run.cuda.images import Image, Images
 from ptxgraft.run.cuda.memory import Placement, place, words_into
@@ -93,6 +93,11 @@ class Session:
                 )
         return notes
 
+    def moved(self, code: Code) -> list[tuple[int, int, int]]:
+        """What lies elsewhere than the launch has it, as ``RunResult.moved``."""
+        found = [(base, size, new) for base, size, new in self._spans(code) if base != new]
+        return found + [(handle, 1, image.handle) for handle, image in self.handles.items() if handle != image.handle]
+
     # -- running ------------------------------------------------------------------------------------------------------
     def launch(self, code: Code, before: Callable[[], None] | None = None, gate: bool = False) -> float:
         """Run an entry once on what the memory holds now; the seconds that the GPU took. ``before`` is called between loading and launching. ``gate``: hold the
@@ -109,7 +114,10 @@ class Session:
             device.enqueue(function, work.grid, work.block, args, work.shared_bytes, work.cooperative, work.cluster)
             clock.stop()
             gated.open()
-            device.wait(code.entry)
+            try:
+                device.wait(code.entry)
+            except KernelFault as fault:
+                raise KernelFault("; ".join([fault.message, *self.notes]), hint=fault.hint) from None
             return clock.seconds()
 
     def restore(self) -> None:
@@ -138,12 +146,16 @@ class Session:
     # -- what a kernel is told ----------------------------------------------------------------------------------------
     def arguments(self, code: Code) -> bytes:
         """The argument block with the GPU's pointers and handles: an aligned word that lies in a span or a variable, or at its end, and handles."""
-        work = self.work
-        spans = [(s.base, s.data.size, at) for s, at in zip(work.spans, self.placement.addresses, strict=True)]
+        handles = {h: i.handle for h, i in self.handles.items()}
+        return exchanged(self.work.args, self._spans(code), handles, self.work.handles_at)
+
+    def _spans(self, code: Code) -> list[tuple[int, int, int]]:
+        """(base, bytes, base on the GPU) of all memory that a launch names."""
+        spans = [(s.base, s.data.size, at) for s, at in zip(self.work.spans, self.placement.addresses, strict=True)]
         for name, there in self._variables(code).items():
-            span = work.variables[name].span
+            span = self.work.variables[name].span
             spans.append((span.base, span.data.size, there.address))
-        return exchanged(work.args, spans, {h: i.handle for h, i in self.handles.items()}, work.handles_at)
+        return spans
 
     def _variables(self, code: Code) -> dict[str, LoadedVariable]:
         """The work's variables as the module has them; read once, before its first kernel runs."""
