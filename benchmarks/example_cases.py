@@ -18,7 +18,7 @@ from ptxgraft.isa import ENTRIES, TYPES, Entry, Form, Role, form_of
 
 FULL_MASK = 0xFFFFFFFF
 SM = 90
-NO_FAMILY = frozenset({"address", "memory", "barrier", "control", "texture", "atomic", "mbarrier"})
+NO_FAMILY = frozenset({"address", "memory", "barrier", "control", "texture", "atomic", "mbarrier", "cluster"})
 """Families whose results depend on more than register operands, or whose operands are of the implementation's own making (a state of mbarrier)."""
 
 IMMEDIATE = "table"

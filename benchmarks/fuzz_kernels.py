@@ -196,7 +196,8 @@ def _put(register: Reg, at: int, stride: int) -> str:
 
 
 def statement(form: Form, outs: Sequence[Reg], ins: Sequence[str | None], literal: int | None = None, pair: bool = True) -> str:
-    """The form's opcode with operands; an input that is None is left out, and with ``pair`` false the second half of ``d|p`` too."""
+    """The form's opcode with operands, as parts of registers where the form says so; an input that is None is left out, and with ``pair`` false the second
+    half of ``d|p`` too."""
     operands: list[str] = []
     left, given = iter(outs), iter(ins)
     for role in form.roles:
@@ -207,12 +208,20 @@ def statement(form: Form, outs: Sequence[Reg], ins: Sequence[str | None], litera
             if role.pair:
                 operands[-1] += f"|{names[0]}" if names else ""
             else:
-                operands.append(_operand(role, form, names))
+                operands.append(_part(form, role, _operand(role, form, names)))
         else:
             texts = [next(given) for _ in range(role.count)]
             if texts[0] is not None:
-                operands.append(_operand(role, form, [t for t in texts if t is not None]))
-    return f"{form.opcode} {', '.join(operands)};"
+                operands.append(_part(form, role, _operand(role, form, [t for t in texts if t is not None])))
+    return f"{form.opcode.partition(' ')[0]} {', '.join(operands)};"
+
+
+def _part(form: Form, role: Role, text: str) -> str:
+    part = form.parts.get(role.name, "")
+    if not part or text[0] != "%":
+        return text
+    sign, rest = part[: part.startswith("-")], part.lstrip("-")
+    return f"{sign}{text}{'.' if rest else ''}{rest}"
 
 
 def _operand(role: Role, form: Form, names: list[str]) -> str:

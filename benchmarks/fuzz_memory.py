@@ -261,7 +261,7 @@ def _copied(builder: Builder) -> Block:
 
 # -- atomics ----------------------------------------------------------------------------------------------------------
 def _atomic_entries(root: str) -> list[Entry]:
-    return [e for e in ENTRIES[root] if e.meaning is not None and e.sm <= 90]
+    return [e for e in ENTRIES[root] if e.family == "atomic" and e.meaning is not None and e.sm <= 90]
 
 
 def atomics_kernel(seed: tuple[int, ...], rows: int) -> Kernel:

@@ -14,6 +14,7 @@ from benchmarks.example_cases import IMMEDIATE, TABLES, forms
 from benchmarks.fuzz_kernels import Block, Builder, Kernel, Reg, integer, literal, statement
 from benchmarks.fuzz_values import operands
 from ptxgraft.isa import Form, Role, Type, form_of
+from ptxgraft.isa.table import takes_part, with_parts
 
 FLOATING = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"})
 ROUNDINGS = frozenset({"rn", "rz", "rm", "rp"})
@@ -65,13 +66,52 @@ def plain_forms() -> list[Form]:
     """Forms of one lane, from registers to registers, as targets of today take them."""
     return [
         f
-        for f in forms()
+        for first in forms()
+        for f in (first, *(other for other in first.others if other.entry.parts))
         if not f.convergent
         and f.root not in LEFT_OPEN | {"vote"}
         and not any(r.implicit for r in f.roles)
         and not _old(f)
+        and not _emulated(f)
         and f.since <= VERSION
     ]
+
+
+_PARTS = ("b0", "b1", "b2", "b3", "h0", "h1")
+_SCALAR_VIDEO = ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vset", "vshl", "vshr", "vmad")
+
+
+def _emulated(form: Form) -> bool:
+    """Is it a scalar video instruction that ptxas does not expand by the manual? (docs/compiler-findings.md)"""
+    words = form.opcode.split(".")
+    if form.root not in _SCALAR_VIDEO:
+        return False
+    if form.root == "vmad":
+        return words[2:4] != ["s32", "s32"]
+    if "sat" in words and ("add" in words or words[1:4] == ["u32", "u32", "u32"]):
+        return True
+    return bool({"min", "max"} & set(words))
+
+
+def with_random_parts(builder: Builder, form: Form) -> Form:
+    """Parts of registers as operands where the form takes them, in half of the places; none that ptxas takes otherwise than the manual."""
+    parts: dict[str, str] = {}
+    for role in form.entry.parts:
+        if builder.chance(0.5):
+            continue
+        letter, count = ("h", 2) if form.root.endswith("2") else ("b", 4)
+        if form.root in _SCALAR_VIDEO:
+            part = builder.pick(("", *_PARTS)) if role != "c" else ""
+            if role == "d" and ("sat" in form.slots.values() or part == "h1"):
+                continue
+            part = "-" + part if takes_part(form, role, "-" + part) and not parts and builder.chance(0.2) else part
+        elif role == "d":
+            part = letter + "".join(str(i) for i in reversed(range(count)) if builder.chance(0.6))
+        else:
+            part = letter + "".join(str(int(builder.rng.integers(2 * count))) for _ in range(count))
+        if part not in ("", "h", "b") and takes_part(form, role, part):
+            parts[role] = part
+    return with_parts(form, parts) if parts else form
 
 
 def _old(form: Form) -> bool:
@@ -208,6 +248,7 @@ def forms_kernel(seed: tuple[int, ...], rows: int) -> Kernel:
 
 def _single(rng: np.random.Generator, form: Form, inputs: list[Reg], vary: bool) -> Block:
     builder = Builder(rng, inputs)
+    form = with_random_parts(builder, form)
     given: list[str | None] = []
     places = iter(inputs)
     for role in form.roles:
@@ -253,7 +294,7 @@ def _literal(rng: np.random.Generator, form: Form, role: Role, bits: int | None 
     type = type_of(role)
     if form.root in ("bfe", "bfi") and type.name == "u32" and role.name in "bcd":
         return str(int(rng.integers(256)))
-    if form.root in FOLDED:
+    if form.root in FOLDED or form.family == "video_simd":  # ptxas takes no literals there
         return None
     if form.root in ("shl", "shr") and role.name == "b":
         return str(integer(rng, 16))  # ptxas cuts what a 16-bit shift shifts by
@@ -298,7 +339,7 @@ def step(builder: Builder, theme: str, last: Reg | None, guards: float = 0.12) -
     roots = sorted(table)
     weights = np.array([_WEIGHTS.get(r, 2) for r in roots], float)
     for _ in range(12):
-        form = builder.pick(table[roots[int(builder.rng.choice(len(roots), p=weights / weights.sum()))]])
+        form = with_random_parts(builder, builder.pick(table[roots[int(builder.rng.choice(len(roots), p=weights / weights.sum()))]]))
         found = _apply(builder, form, last, guards)
         if found is not None:
             return found
