@@ -48,7 +48,7 @@ def test_all_ways_to_launch(recorded) -> None:
     assert words(packed.after(0))[:3].tolist() == [0x55, 0x55, 4]
     assert cooperative.cooperative and cooperative.cluster is None
     assert library.allocations[0].base == b.base and words(library.after(0))[:2].tolist() == [6, 1]
-    assert library.module == add.module and library.module is not None
+    assert library.module != add.module and library.module is not None and b".entry fill(" in library.module
 
 
 def test_the_module_is_the_text_that_was_loaded(recorded) -> None:
@@ -148,3 +148,29 @@ def test_threads_do_not_mix(recorded) -> None:
         by_memory.setdefault(memory.base, []).append((int(words(memory.before)[0]), int(words(memory.after)[0])))
     assert len(by_memory) == 4
     assert all(steps == [(2 * i, 2 * i + 2) for i in range(20)] for steps in by_memory.values())
+
+
+def test_all_kinds_of_textures(recorded) -> None:
+    opened = recorded("kinds")[0]
+    line, box, lines, layers, cube, levels, linear, plane = [x.textures[0] for x in opened.launches[:8]]
+    assert (line.dimensions, line.width, line.height, line.layered) == (1, 7, 1, False)
+    assert np.array_equal(line.arrays()[0], np.arange(14, dtype=np.uint8).reshape(7, 2))
+    assert (box.dimensions, box.arrays()[0].shape, box.arrays()[0].dtype) == (3, (2, 3, 4, 2), np.float32)
+    assert (lines.layered, lines.arrays()[0].shape) == (True, (3, 5, 2))
+    assert (layers.layered, layers.cube, layers.arrays()[0].shape) == (True, False, (5, 3, 4, 2))
+    assert (cube.cube, cube.seamless, cube.layered, cube.arrays()[0].shape) == (True, True, False, (6, 4, 4, 2))
+    assert levels.mipmaps == capture.Mipmaps(3, "linear", 0.5, 0.25, float("inf"))
+    assert [a.shape for a in levels.arrays()] == [(4, 8, 1), (2, 4, 1), (1, 2, 1)]
+    assert [set(a.ravel().tolist()) for a in levels.arrays()] == [{1}, {2}, {3}]
+    assert (linear.dimensions, linear.integers) == (1, True) and np.array_equal(linear.arrays()[0].ravel(), START[:10])
+    rows = [START.view(np.uint8)[at : at + 8] for at in (0, 512, 1024)]
+    assert np.array_equal(plane.contents(), np.concatenate(rows)) and (plane.width, plane.height, plane.channels) == (2, 3, 4)
+    assert any("a resource view" in note for note in opened.launches[7].notes)
+    unknown = opened.launches[8]
+    assert not unknown.textures and any("format 153" in note for note in unknown.notes)
+
+
+def test_a_number_is_no_texture_where_the_module_reads_none(recorded) -> None:
+    shade, number = recorded("shade", "number")[0].launches
+    assert [t.handle for t in shade.textures] == [1] and number.u64(0) == 1
+    assert not number.images

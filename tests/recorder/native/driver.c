@@ -6,7 +6,8 @@
      fail()                                  leaves an error behind that the next wait returns
      shade(u64 texture, u64 surface)         stores each texel byte plus one
      count()                                 adds one to the module variable counter
-     slow(u64 to)                            two stores with a pause between them                                                       */
+     slow(u64 to)                            two stores with a pause between them
+     look(u64 texture)                       nothing                                                       */
 
 #define _GNU_SOURCE
 #include "fake.h"
@@ -39,6 +40,7 @@ struct opaque {
     struct fake_array_descriptor shape;
     unsigned char *texels;
     uint32_t *counter;
+    struct opaque *below; /* the next level of a mipmapped array */
 };
 
 static struct {
@@ -169,7 +171,7 @@ static const struct {
     const char *name;
     int count;
     size_t bytes[4];
-} signatures[] = {{"fill", 3, {8, 4, 4}}, {"add", 3, {8, 8, 4}}, {"crash", 0, {0}}, {"fail", 0, {0}}, {"shade", 2, {8, 8}}, {"count", 0, {0}}, {"slow", 1, {8}}};
+} signatures[] = {{"fill", 3, {8, 4, 4}}, {"add", 3, {8, 8, 4}}, {"crash", 0, {0}}, {"fail", 0, {0}}, {"shade", 2, {8, 8}}, {"count", 0, {0}}, {"slow", 1, {8}}, {"look", 1, {8}}};
 
 CUresult cuFuncGetParamInfo(CUfunction f, size_t number, size_t *offset, size_t *bytes) {
     for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++)
@@ -270,6 +272,21 @@ struct fake_copy { struct half from, to; size_t width, height, depth; };
 CUresult cuMemcpy3D_v2(const struct fake_copy *c) {
     for (size_t z = 0; z < c->depth; z++)
         for (size_t y = 0; y < c->height; y++)
-            memcpy(c->to.host + (z * c->to.height + y) * c->to.pitch, c->from.array->texels + (z * c->height + y) * c->width, c->width);
+            memcpy(c->to.host + (z * c->to.height + y) * c->to.pitch,
+                   c->from.type == 3 ? c->from.array->texels + (z * c->height + y) * c->width : (unsigned char *)c->from.device + y * c->from.pitch, c->width);
     return 0;
+}
+
+CUresult cuMipmappedArrayCreate(CUarray *made, const struct fake_array_descriptor *descriptor, unsigned levels) {
+    struct fake_array_descriptor d = *descriptor;
+    for (unsigned i = 0; i < levels; i++, made = &(*made)->below) {
+        cuArray3DCreate_v2(made, &d);
+        d.width = d.width > 1 ? d.width / 2 : 1, d.height = d.height > 1 ? d.height / 2 : d.height;
+    }
+    return 0;
+}
+
+CUresult cuMipmappedArrayGetLevel(CUarray *made, CUarray mipmapped, unsigned level) {
+    while (mipmapped && level--) mipmapped = mipmapped->below;
+    return *made = mipmapped, mipmapped ? 0 : 1;
 }

@@ -14,6 +14,16 @@ struct fake_resource {
     int type;
     union {
         CUarray array;
+        struct {
+            CUdeviceptr base;
+            unsigned format, channels;
+            size_t bytes;
+        } linear;
+        struct {
+            CUdeviceptr base;
+            unsigned format, channels;
+            size_t width, height, pitch;
+        } plane;
         int whole[32];
     } of;
     unsigned flags;
@@ -65,6 +75,8 @@ CUresult cuGraphLaunch(void *graph, CUstream stream);
 CUresult cuStreamBeginCapture_v2(CUstream stream, int mode);
 CUresult cuStreamEndCapture(CUstream stream, void **graph);
 CUresult cuArray3DCreate_v2(CUarray *made, const struct fake_array_descriptor *descriptor);
+CUresult cuMipmappedArrayCreate(CUarray *made, const struct fake_array_descriptor *descriptor, unsigned levels);
+CUresult cuMipmappedArrayGetLevel(CUarray *made, CUarray mipmapped, unsigned level);
 void *fake_texels(CUarray array);
 CUresult cuTexObjectCreate(uint64_t *made, const struct fake_resource *resource, const struct fake_texture *texture, const void *view);
 CUresult cuSurfObjectCreate(uint64_t *made, const struct fake_resource *resource);

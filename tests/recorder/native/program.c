@@ -9,7 +9,9 @@
 
 static const char *ptx = ".version 9.0\n.target sm_90\n.address_size 64\n.visible .global .u32 counter = 0;\n.global .u32 lost;\n"
                          ".visible .entry fill(.param .u64 a, .param .u32 b, .param .u32 c) { ret; }\n.visible .entry add(.param .u64 a) { ret; }\n"
-                         ".visible .entry shade() { ret; }\n.visible .entry count() { ret; }\n.visible .entry slow() { ret; }\n";
+                         ".visible .entry shade() { tex.2d.v4.f32.f32 {a, b, c, d}, [t, {x, y}]; ret; }\n.visible .entry look() { ret; }\n.visible .entry count() { ret; }\n.visible .entry slow() { ret; }\n";
+static const char *plain_ptx = ".version 9.0\n.target sm_90\n.visible .entry fill(.param .u64 a, .param .u32 b, .param .u32 c) { ret; }\n"
+                               ".visible .entry look(.param .u64 number) { ret; }\n";
 static CUmodule module;
 static CUlibrary library;
 static CUdeviceptr a, b;
@@ -51,6 +53,51 @@ static void shade(void) {
     cuLaunchKernel(function("shade"), 1, 1, 1, 5, 3, 1, 0, NULL, p, NULL);
 }
 
+static void look(const struct fake_resource *resource, struct fake_texture texture, const void *view) {
+    uint64_t made;
+    void *p[] = {&made};
+    cuTexObjectCreate(&made, resource, &texture, view);
+    cuLaunchKernel(function("look"), 1, 1, 1, 1, 1, 1, 0, NULL, p, NULL);
+}
+
+static CUarray array(size_t width, size_t height, size_t depth, unsigned format, unsigned flags) {
+    struct fake_array_descriptor shape = {width, height, depth, format, 2, flags};
+    size_t bytes = width * (height ? height : 1) * (depth ? depth : 1) * 2 * (format == 32 ? 4 : 1);
+    CUarray made;
+    cuArray3DCreate_v2(&made, &shape);
+    for (size_t i = 0; i < bytes; i++) ((unsigned char *)fake_texels(made))[i] = (unsigned char)i;
+    return made;
+}
+
+/* A texture of each kind, one launch each. */
+static void kinds(void) {
+    struct fake_texture texture = {.addressing = {1, 1, 1}};
+    struct fake_resource r = {.of.array = array(7, 0, 0, 1, 0)};
+    look(&r, texture, NULL);
+    r.of.array = array(4, 3, 2, 32, 0);
+    look(&r, texture, NULL);
+    r.of.array = array(5, 0, 3, 1, 1);
+    look(&r, texture, NULL);
+    r.of.array = array(4, 3, 5, 1, 1);
+    look(&r, texture, NULL);
+    r.of.array = array(4, 4, 6, 1, 4);
+    look(&r, (struct fake_texture){.addressing = {1, 1, 1}, .flags = 0x42}, NULL);
+    r.type = 1;
+    cuMipmappedArrayCreate(&r.of.array, &(struct fake_array_descriptor){8, 4, 0, 1, 1, 0}, 3);
+    for (unsigned level = 0; level < 3; level++) {
+        CUarray its;
+        cuMipmappedArrayGetLevel(&its, r.of.array, level);
+        memset(fake_texels(its), (int)level + 1, 32 >> 2 * level);
+    }
+    look(&r, (struct fake_texture){.flags = 2, .mipmap_filter = 1, .numbers = {0.5f, 0.25f, 1.0f / 0.0f}}, NULL);
+    r.type = 2, r.of.linear.base = b, r.of.linear.format = 3, r.of.linear.channels = 1, r.of.linear.bytes = 40;
+    look(&r, (struct fake_texture){.flags = 1}, NULL);
+    r.type = 3, r.of.plane.base = b, r.of.plane.format = 1, r.of.plane.channels = 4, r.of.plane.width = 2, r.of.plane.height = 3, r.of.plane.pitch = 512;
+    look(&r, texture, "a view");
+    r.of.plane.format = 0x99;
+    look(&r, texture, NULL);
+}
+
 static void command(const char *word) {
     uint32_t count = 1000, block[4];
     if (!strcmp(word, "fill")) fill(a + 16, 3, 0x11223344, NULL);
@@ -77,6 +124,13 @@ static void command(const char *word) {
         cuLibraryGetKernel(&k, library, "fill");
         cuLaunchKernel((CUfunction)k, 1, 1, 1, 1, 1, 1, 0, NULL, p, NULL);
     }
+    if (!strcmp(word, "number")) {
+        CUkernel k;
+        uint64_t one = 1;
+        void *p[] = {&one};
+        cuLibraryGetKernel(&k, library, "look");
+        cuLaunchKernel((CUfunction)k, 1, 1, 1, 1, 1, 1, 0, NULL, p, NULL);
+    }
     if (!strcmp(word, "count")) cuLaunchKernel(function("count"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
     if (!strcmp(word, "end-pointer")) fill(b + 4096, 0, 0, NULL);
     if (!strcmp(word, "mapped")) {
@@ -86,6 +140,7 @@ static void command(const char *word) {
     }
     if (!strcmp(word, "hide-pointer")) cuMemcpyHtoD_v2(a + 24, &b, sizeof b);
     if (!strcmp(word, "shade")) shade();
+    if (!strcmp(word, "kinds")) kinds();
     if (!strcmp(word, "graph")) cuGraphLaunch(NULL, NULL);
     if (!strcmp(word, "capture")) {
         void *graph;
@@ -116,7 +171,7 @@ int main(int count, char **words) {
     cuModuleLoadData(&module, heap);
     memset(heap, 'x', strlen(heap)); /* an image is the program's own: it may be gone after the load */
     free(heap);
-    cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0);
+    cuLibraryLoadData(&library, plain_ptx, NULL, NULL, 0, NULL, NULL, 0);
     cuMemAlloc_v2(&a, 2 << 20);
     cuMemAlloc_v2(&b, 4096);
     uint32_t start[1024];

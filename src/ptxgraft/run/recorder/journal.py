@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import struct
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,15 +20,17 @@ import numpy as np
 from ptxgraft import capture
 from ptxgraft.binary import kind_of, ptx_of
 from ptxgraft.capture.blobs import CHUNK_BYTES
-from ptxgraft.capture.contents import Bytes, FileContents
+from ptxgraft.capture.contents import Bytes, FileContents, path_text
+from ptxgraft.capture.image_record import image_faults
 from ptxgraft.errors import SourceError
 from ptxgraft.run.recorder.pointers import Ranges, foreign_words
 from ptxgraft.run.recorder.triton import ptx_beside
 
 IMAGE_NAME = re.compile(r"[0-9a-f]{64}")
+_IMAGE_INSTRUCTION = re.compile(rb"[\s;}](?:tex|tld4|txq|suld|sust|sured|suq)\.")
 NOT_DONE = "the program ended before the launch was done: what it left is not recorded"
 _LAYERED, _CUBEMAP = 0x01, 0x04
-_READ_AS_INTEGER, _NORMALIZED = 0x01, 0x02
+_READ_AS_INTEGER, _NORMALIZED, _SEAMLESS = 0x01, 0x02, 0x40
 
 
 @dataclass(slots=True)
@@ -51,6 +54,10 @@ class ChunkedContents:
     folder: Path
     size: int
     digests: tuple[str, ...]
+
+    @property
+    def chunk_bytes(self) -> int:
+        return CHUNK_BYTES
 
     def load(self, start: int = 0, stop: int | None = None) -> Bytes:
         """uint8 [stop - start]. Raises ``SourceError`` when a chunk is not there."""
@@ -82,6 +89,9 @@ def read_journals(folder: Path) -> tuple[list[capture.Launch], Seen]:
     for (kernel, reason), count in seen.refused.items():
         seen.remarks.append(f"{count} launch{'es' if count > 1 else ''} of {kernel} not recorded: {reason}")
     seen.remarks += seen.complaints
+    seen.remarks = [path_text(remark) for remark in seen.remarks]
+    for launch in launches:
+        launch.notes = [path_text(note) for note in dict.fromkeys(launch.notes)]
     return launches, seen
 
 
@@ -94,6 +104,10 @@ def _lines(path: Path, seen: Seen) -> list[dict[str, Any]]:
         except ValueError:
             seen.remarks.append(f"line {number} of {path.name} is cut off: the program ended while it was written")
     return lines
+
+
+def _float(bits: int) -> float:
+    return struct.unpack("<f", struct.pack("<I", bits))[0]
 
 
 @dataclass(slots=True)
@@ -188,19 +202,27 @@ class _Process:
     def _image(self, i: dict[str, Any], offset: int, notes: list[str]) -> capture.Image | None:
         kind, what = i["kind"], f"the {i['kind']} at argument offset {offset}"
         contents = self._contents(i)
-        if i["array_flags"] & (_LAYERED | _CUBEMAP):
-            notes.append(f"{what} is an array of layers or a cube, which captures do not hold")
-            return None
         if contents is None:
             return None  # the injected library has noted why
+        layered, cube = bool(i["array_flags"] & _LAYERED), bool(i["array_flags"] & _CUBEMAP)
+        extents = [n for n in (i["depth"], i["height"], i["width"]) if n]  # an extent that an array does not have is 0
+        depth, height, width = [1] * (3 - len(extents)) + extents
         image = capture.Image(
-            kind, offset, i["handle"], i["width"], max(i["height"], 1), i["channels"], i["format"], before=contents, depth=max(i["depth"], 1),
-            dimensions=3 if i["depth"] else 2 if i["height"] else 1,
+            kind, offset, i["handle"], width, height, i["channels"], i["format"], before=contents, depth=depth, dimensions=len(extents), layered=layered,
+            cube=cube,
         )  # fmt: skip
         if kind == "texture":
             image.filter = capture.FILTERS[i["filter"]]
             image.address = tuple(capture.ADDRESS_MODES[mode] for mode in i["addressing"])
-            image.normalized, image.integers = bool(i["flags"] & _NORMALIZED), bool(i["flags"] & _READ_AS_INTEGER)
+            flags = i["flags"]
+            image.normalized, image.integers = bool(flags & _NORMALIZED), bool(flags & _READ_AS_INTEGER)
+            image.seamless = cube and bool(flags & _SEAMLESS)
+            if i["levels"] > 1:
+                bias, lowest, highest = (_float(i[name]) for name in ("bias", "lowest", "highest"))
+                image.mipmaps = capture.Mipmaps(i["levels"], capture.FILTERS[i["mip_filter"]], bias, lowest, highest)
+        if fault := next(iter(image_faults(image, kind, offset + 8)), None):
+            notes.append(f"{what} is not recorded: {fault}")
+            return None
         return image
 
     def _module(self, launch: capture.Launch, digest: str | None, architecture: int) -> None:
@@ -214,6 +236,8 @@ class _Process:
             launch.notes.append(fault)
         if text is not None and re.search(rb"\.entry\s+" + re.escape(launch.kernel.encode("latin-1", "replace")) + rb"[\s(]", text):
             launch.module, launch.module_hash = text, hashlib.sha256(text).hexdigest()
+            if not _IMAGE_INSTRUCTION.search(text):  # handles are small numbers: these are numbers
+                launch.textures, launch.surfaces = [], []
         elif text is not None:
             launch.notes.append("the PTX of its module has no entry of this name, so it is not kept")
         if text is None or hashlib.sha256(text).hexdigest() != digest:

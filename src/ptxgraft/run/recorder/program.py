@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ptxgraft.binary import variables_of
 from ptxgraft.capture.blobs import CHUNK_BYTES
+from ptxgraft.capture.contents import path_text
 from ptxgraft.capture.package import package_writer
 from ptxgraft.errors import DeviceError, PtxgraftError, SourceError, UsageError
 from ptxgraft.run.recorder.building import build_library, find_cupti, pattern_fault
@@ -80,9 +81,13 @@ def record(command: Sequence[str], target: Path, choice: Choice | None = None, *
         if not launches:
             raise _nothing(seen, choice, exit_code)
         with package_writer(target, overwrite=True) as writer:
-            writer.remarks += seen.remarks
             for launch in launches:
-                writer.add(launch)
+                try:
+                    writer.add(launch)
+                except PtxgraftError as error:  # one launch that cannot be kept does not take the others with it
+                    seen.remarks.append(f"{path_text(launch.label)} was recorded and could not be kept: {error}")
+            writer.remarks += seen.remarks
+        launches = [launch for launch in launches if launch.seq in writer.launches]
         incomplete = sum(bool(launch.notes) for launch in launches)
         return Recording(exit_code, len(launches), incomplete, seen, target, list(dict.fromkeys(writer.notes)))
 

@@ -22,6 +22,7 @@
     F(cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *to, address from, size_t bytes))                                            \
     F(cuMemcpy3D, cuMemcpy3D_v2, (const struct copy *copy))                                                             \
     F(cuArray3DGetDescriptor, cuArray3DGetDescriptor_v2, (struct array * array, handle of))                             \
+    F(cuMipmappedArrayGetLevel, cuMipmappedArrayGetLevel, (handle * array, handle mipmapped, unsigned level))          \
     F(cuFuncGetModule, cuFuncGetModule, (handle * module, handle function))                                             \
     F(cuFuncGetName, cuFuncGetName, (const char **name, handle function))                                               \
     F(cuFuncGetParamInfo, cuFuncGetParamInfo, (handle function, size_t number, size_t *offset, size_t *bytes))          \

@@ -36,6 +36,7 @@ static const struct interest *by_number[MOST_CALLS];
 static char per_thread_stream[MOST_CALLS];
 static long launches, matches, recorded, refused, graphs;
 static int captures; /* streams that are being captured now */
+static int forked;   /* a child that has not started a program of its own: CUDA does not work there, and the journal is its parent's */
 
 /* -- which launches ---------------------------------------------------------------------------------------------------------- */
 
@@ -259,7 +260,7 @@ static const struct interest *interest_of(const char *name) {
 
 static void on_call(void *own, int domain, uint32_t number, const struct call *call) {
     (void)own;
-    if (inside || domain != DOMAIN_DRIVER || number >= MOST_CALLS || !by_number[number]) return;
+    if (inside || forked || domain != DOMAIN_DRIVER || number >= MOST_CALLS || !by_number[number]) return;
     handler what = call->site == SITE_ENTER ? by_number[number]->on_enter : call->site == SITE_EXIT ? by_number[number]->on_exit : NULL;
     if (!what) return;
     inside = 1;
@@ -300,7 +301,7 @@ static void write_start(void) {
 
 __attribute__((destructor)) static void write_end(void) {
     struct text line = {0};
-    if (!settings.folder) return;
+    if (!settings.folder || forked) return;
     put(&line, "{\"what\": \"end\", \"launches\": %ld, \"matches\": %ld, \"recorded\": %ld, \"refused\": %ld, \"graphs\": %ld}", launches, matches,
         recorded, refused, graphs);
     write_line(&line);
@@ -338,6 +339,8 @@ static const char *listen(void) {
     return heard ? NULL : "it knows none of the calls";
 }
 
+static void note_fork(void) { forked = 1; }
+
 /* The driver calls this when the program first uses it. */
 __attribute__((visibility("default"))) int InitializeInjection(void) {
     const char *text = getenv("PTXGRAFT_RECORD_KERNEL"), *fault;
@@ -358,6 +361,7 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
     else if (!load_driver()) complain("the driver's library libcuda.so.1 could not be used; nothing is recorded");
     else if ((fault = listen())) complain("CUPTI cannot be used; nothing is recorded: %s", fault);
     else write_start();
+    pthread_atfork(NULL, NULL, note_fork);
     inside = 0;
     return 1;
 }

@@ -155,63 +155,96 @@ static size_t channel_bytes(unsigned format) {
     return 0;
 }
 
-/* The extents of an object's texels, as an array's descriptor gives them. 0 when there is no array to speak of. */
-static int shape_of(const struct object *object, struct array *shape) {
+enum { MOST_LEVELS = 32 };
+
+struct levels { /* of one object: a single one unless its array is mipmapped */
+    struct array shapes[MOST_LEVELS];
+    handle arrays[MOST_LEVELS]; /* null: memory without an array */
+    size_t count;
+};
+
+/* The levels of an object's texels, as their arrays' descriptors give them; none when there is no array to speak of. */
+static struct levels levels_of(const struct object *object) {
     const struct resource *r = &object->resource;
-    memset(shape, 0, sizeof *shape);
-    if (r->type == RESOURCE_ARRAY) return cuArray3DGetDescriptor && !cuArray3DGetDescriptor(shape, r->of.array);
+    struct levels found = {.count = 0};
     if (r->type == RESOURCE_LINEAR) {
         size_t texel = channel_bytes(r->of.linear.format) * r->of.linear.channels;
-        *shape = (struct array){texel ? r->of.linear.bytes / texel : 0, 0, 0, r->of.linear.format, r->of.linear.channels, 0};
-        return 1;
+        found.shapes[0] = (struct array){texel ? r->of.linear.bytes / texel : 0, 0, 0, r->of.linear.format, r->of.linear.channels, 0};
+        found.count = 1;
+    } else if (r->type == RESOURCE_PITCH) {
+        found.shapes[0] = (struct array){r->of.plane.width, r->of.plane.height, 0, r->of.plane.format, r->of.plane.channels, 0};
+        found.count = 1;
+    } else if (r->type == RESOURCE_ARRAY) {
+        found.arrays[0] = r->of.array;
+        found.count = cuArray3DGetDescriptor && !cuArray3DGetDescriptor(&found.shapes[0], r->of.array);
+    } else if (r->type == RESOURCE_MIPMAPPED && cuMipmappedArrayGetLevel && cuArray3DGetDescriptor) {
+        handle *level = found.arrays;
+        while (found.count < MOST_LEVELS && !cuMipmappedArrayGetLevel(level, r->of.array, (unsigned)found.count) &&
+               !cuArray3DGetDescriptor(&found.shapes[found.count], *level))
+            level = &found.arrays[++found.count];
     }
-    if (r->type == RESOURCE_PITCH) {
-        *shape = (struct array){r->of.plane.width, r->of.plane.height, 0, r->of.plane.format, r->of.plane.channels, 0};
-        return 1;
-    }
-    return 0;
+    return found;
+}
+
+static unsigned bits_of(float value) {
+    unsigned bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
 }
 
 void put_object(struct text *line, struct text *notes, const struct object *object) {
     const struct texture *t = &object->texture;
-    struct array shape;
+    struct levels levels = levels_of(object);
+    struct array shape = levels.shapes[0];
     unsigned long long made = object->made;
     const char *kind = object->surface ? "surface" : "texture";
-    if (!shape_of(object, &shape)) add_note(notes, "%s 0x%llx: its array could not be asked for (mipmapped arrays are not recorded)", kind, made);
+    if (!levels.count) add_note(notes, "%s 0x%llx: the driver does not describe its array", kind, made);
     if (object->viewed) add_note(notes, "%s 0x%llx: it was made with a resource view, which is not recorded", kind, made);
     if (t->flags & TEXTURE_SRGB) add_note(notes, "%s 0x%llx: it converts from sRGB, which is not recorded", kind, made);
     if (t->border[0] != 0 || t->border[1] != 0 || t->border[2] != 0 || t->border[3] != 0)
         add_note(notes, "%s 0x%llx: its border colour is not recorded", kind, made);
-    put(line, "\"kind\": \"%s\", \"handle\": %llu, \"resource\": %d, \"width\": %zu, \"height\": %zu, \"depth\": %zu, \"format\": %u, \"channels\": %u, "
-        "\"array_flags\": %u, \"addressing\": [%d, %d, %d], \"filter\": %d, \"flags\": %u",
-        kind, made, object->resource.type, shape.width, shape.height, shape.depth, shape.format, shape.channels, shape.flags,
-        t->addressing[0], t->addressing[1], t->addressing[2], t->filter, t->flags);
+    put(line, "\"kind\": \"%s\", \"handle\": %llu, \"width\": %zu, \"height\": %zu, \"depth\": %zu, \"format\": %u, \"channels\": %u, \"array_flags\": %u, "
+        "\"addressing\": [%d, %d, %d], \"filter\": %d, \"flags\": %u", kind, made, shape.width, shape.height, shape.depth, shape.format,
+        shape.channels, shape.flags, t->addressing[0], t->addressing[1], t->addressing[2], t->filter, t->flags);
+    /* Floats as bits: a level's bound may be infinite, which JSON has no word for. */
+    put(line, ", \"levels\": %zu, \"mip_filter\": %d, \"bias\": %u, \"lowest\": %u, \"highest\": %u", levels.count, t->mipmap_filter, bits_of(t->bias),
+        bits_of(t->least), bits_of(t->most));
+}
+
+static size_t row_bytes(const struct array *shape) { return channel_bytes(shape->format) * shape->channels * shape->width; }
+static size_t row_count(const struct array *shape) { return (shape->height ? shape->height : 1) * (shape->depth ? shape->depth : 1); }
+
+/* Copy one level's texels, row behind row. */
+static result read_level(const struct object *object, const struct array *shape, handle array, char *to) {
+    const struct resource *r = &object->resource;
+    size_t row = row_bytes(shape);
+    struct copy copy = {.width_bytes = row, .height = shape->height ? shape->height : 1, .depth = shape->depth ? shape->depth : 1};
+    copy.to = (struct copy_end){.type = MEMORY_HOST, .host = to, .pitch = row, .height = copy.height};
+    if (array) copy.from = (struct copy_end){.type = MEMORY_ARRAY, .array = array};
+    else if (r->type == RESOURCE_LINEAR) return cuMemcpyDtoH(to, r->of.linear.base, row);
+    else copy.from = (struct copy_end){.type = MEMORY_DEVICE, .device = r->of.plane.base, .pitch = r->of.plane.pitch, .height = copy.height};
+    return cuMemcpy3D ? cuMemcpy3D(&copy) : -1;
 }
 
 void put_texels(struct text *line, struct text *notes, const struct object *object) {
-    struct array shape;
-    if (!shape_of(object, &shape) || !shape.width) {
-        put(line, "null");
-        return;
+    struct levels levels = levels_of(object);
+    size_t bytes = 0, at = 0, start = line->length;
+    unsigned long long made = object->made;
+    result error = 0;
+    for (size_t i = 0; i < levels.count; i++) bytes += row_bytes(&levels.shapes[i]) * row_count(&levels.shapes[i]);
+    char *texels = bytes ? malloc(bytes) : NULL;
+    if (!bytes && levels.count) add_note(notes, "image 0x%llx: texels of format %u are not recorded", made, levels.shapes[0].format);
+    for (size_t i = 0; texels && !error && i < levels.count; i++) {
+        error = read_level(object, &levels.shapes[i], levels.arrays[i], texels + at);
+        at += row_bytes(&levels.shapes[i]) * row_count(&levels.shapes[i]);
     }
-    size_t rows = (shape.height ? shape.height : 1) * (shape.depth ? shape.depth : 1);
-    size_t row = channel_bytes(shape.format) * shape.channels * shape.width, start = line->length;
-    char *texels = row ? malloc(row * rows) : NULL;
-    struct copy copy = {.width_bytes = row, .height = shape.height ? shape.height : 1, .depth = shape.depth ? shape.depth : 1};
-    copy.to = (struct copy_end){.type = MEMORY_HOST, .host = texels, .pitch = row, .height = copy.height};
-    const struct resource *r = &object->resource;
-    if (r->type == RESOURCE_ARRAY) copy.from = (struct copy_end){.type = MEMORY_ARRAY, .array = r->of.array};
-    else if (r->type == RESOURCE_LINEAR) copy.from = (struct copy_end){.type = MEMORY_DEVICE, .device = r->of.linear.base, .pitch = row, .height = 1};
-    else copy.from = (struct copy_end){.type = MEMORY_DEVICE, .device = r->of.plane.base, .pitch = r->of.plane.pitch, .height = copy.height};
-    result error = texels && cuMemcpy3D ? cuMemcpy3D(&copy) : -1;
-    if (!row) add_note(notes, "image 0x%llx: texels of format %u are not recorded", (unsigned long long)object->made, shape.format);
-    else if (error) add_note(notes, "image 0x%llx: its texels could not be read: %s", (unsigned long long)object->made, error_name(error));
-    put(line, "{\"size\": %zu, \"chunks\": [", row * rows);
-    for (size_t at = 0; !error && at < row * rows; at += settings.chunk_bytes) {
-        size_t left = row * rows - at;
+    if (error) add_note(notes, "image 0x%llx: its texels could not be read: %s", made, error_name(error));
+    put(line, "{\"size\": %zu, \"chunks\": [", bytes);
+    for (at = 0; texels && !error && at < bytes; at += settings.chunk_bytes) {
+        size_t left = bytes - at;
         if (!put_chunk(line, notes, texels + at, left < settings.chunk_bytes ? left : settings.chunk_bytes, !at)) error = -1;
     }
-    if (error) {
+    if (error || !texels) {
         line->length = start;
         put(line, "null");
     } else put(line, "]}");
