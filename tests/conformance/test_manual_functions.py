@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -84,11 +86,16 @@ SINGLE = {
 """The function in many digits, and where its arguments come from."""
 
 
+SWEEP = json.loads((Path(__file__).parents[2] / "benchmarks" / "results" / "sweep_rounded.json").read_text())["functions"]
+"""What the sweep over all 2^32 arguments left open: those whose value lies next to the middle of two results."""
+
+
 @lru_cache
 def arguments(name: str) -> np.ndarray:
+    """Random ones, and all that are close."""
     rng = np.random.default_rng(len(name))
     x = np.concatenate([draw(rng, 1500) for draw in SINGLE[name][1]]).astype(np.float32)
-    bits = x.view(np.uint32)
+    bits = np.concatenate([x.view(np.uint32), np.array(SWEEP.get(name, {}).get("close_arguments", []), np.uint32)])
     return bits[(bits & 0x7FFFFFFF) != 0]
 
 
