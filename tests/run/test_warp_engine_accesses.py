@@ -9,6 +9,8 @@ import pytest
 
 from ptxgraft.errors import KernelFault
 from ptxgraft.isa import bind
+from ptxgraft.lower import warp_graph
+from ptxgraft.lower.warp_graph import accesses_called
 from ptxgraft.run import warp_engine
 from ptxgraft.run.execution import execute
 from ptxgraft.run.launch import Launch
@@ -78,14 +80,39 @@ def program(seed: int) -> tuple[str, int]:
 def test_access(seed, monkeypatch):
     text, threads = program(seed)
     found: list[object] = []
-    for engine, eligible in (("numpy", True), ("warp", True), ("warp", False)):
+    for engine, eligible, in_place in (("numpy", True, 16), ("warp", True, 16), ("warp", False, 16), ("warp", True, 0)):
         monkeypatch.setattr(warp_engine, "eligible", lambda program, answer=eligible: answer)
+        monkeypatch.setattr(warp_graph, "IN_PLACE", in_place)
         args = OUT.to_bytes(8, "little") + IN.to_bytes(8, "little")
         memory = [allocate(OUT, 1024, "out"), allocate(IN, np.arange(4096, dtype=np.uint32), "in")]
-        launch = Launch(bind(Document.parse(text), "k"), (1, 1, 1), (threads, 1, 1), args, allocations=memory)
+        marked = f"{text}// {in_place}\n"  # what is compiled is known by its text
+        launch = Launch(bind(Document.parse(marked), "k"), (1, 1, 1), (threads, 1, 1), args, allocations=memory)
         try:
             execute(launch, engine=engine)
             found.append([a.data.tobytes() for a in launch.memory.allocations])
         except KernelFault as fault:
             found.append(str(fault))
-    assert found[1] == found[0] and found[2] == found[0]
+    assert found[1:] == found[:1] * 3
+
+
+@pytest.mark.parametrize("threads", [32, 40])
+def test_many_accesses_at_one_address_and_apart(threads):
+    """More than are written out in place: lanes at one address, neighbours, and lanes far from each other, where all are active and where not."""
+    rows = "\n".join(
+        f"    ld.global.u32 %r0, [%rd5+{4 * i}];\n    ld.global.u32 %r1, [%rd8+{4 * i}];\n    ld.global.u32 %r2, [%rd7+{4 * i}];\n"
+        f"    add.u32 %r0, %r0, %r1;\n    xor.b32 %r0, %r0, %r2;\n    mad.lo.u32 %r5, %r5, 31, %r0;\n    @%p0 st.global.u32 [%rd2+512], %r5;"
+        for i in range(12)
+    )
+    access = (
+        "    mov.u32 %r5, 1;\n    mul.wide.u32 %rd8, %r4, 4;\n    add.u64 %rd8, %rd8, %rd5;\n" + rows + "\n    st.global.u32 [%rd2], %r5;"
+    )
+    text = TEXT.format(first=5, base=IN, stride=392, access=access)
+    found = []
+    for engine in ("numpy", "warp"):
+        args = OUT.to_bytes(8, "little") + IN.to_bytes(8, "little")
+        memory = [allocate(OUT, 1024, "out"), allocate(IN, np.arange(4096, dtype=np.uint32) * 2654435761, "in")]
+        launch = Launch(bind(Document.parse(text), "k"), (1, 1, 1), (threads, 1, 1), args, allocations=memory)
+        assert len(accesses_called(launch.program)) > 40
+        execute(launch, engine=engine)
+        found.append(memory[0].data.tobytes())
+    assert found[0] == found[1] and any(found[0])

@@ -141,12 +141,14 @@ def lane_constants(values: Sequence[int], width: int) -> Val:
 
 
 class Emitter:
-    """The lines of one function's body. ``cache`` holds what is known in the current block and is emptied by ``label``."""
+    """The lines of one function's body. ``cache`` holds what is known in the current block and is emptied by ``label``. ``raw``: of f32 values (as i32) whose
+    NaNs were made the GPU's, the floats before that, for operations that make NaNs of theirs so anyway."""
 
     def __init__(self, module: IrModule) -> None:
         self.module = module
         self.block = "entry"
         self.cache: dict[object, Val] = {}
+        self.raw: dict[Val, Val] = {}
         self._lines: list[str | Deferred] = []
         self._allocas: list[str] = []
         self._slots: dict[object, str] = {}

@@ -27,6 +27,8 @@ from ptxgraft.lower.numpy_exact import (
 from ptxgraft.lower.numpy_fma import fma64
 from ptxgraft.lower.numpy_slow import slow
 
+_SMALLEST_NORMAL = np.float32(2.0**-126)
+
 _INTEGRAL = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 _ORDERED = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
 
@@ -102,7 +104,31 @@ def fma(fmt: str, a: Bits, b: Bits, c: Bits, rounding: str, ftz: bool) -> Bits:
             return _fma64(a, b, c, rounding, "bca")
         if ftz:
             a, b, c = flush(fmt, a), flush(fmt, b), flush(fmt, c)
-        return _finish(fmt, sum_odd(widen(fmt, a) * widen(fmt, b), widen(fmt, c), rounding), rounding, ftz)
+        elif rounding == "rn" and fmt == "f32":
+            return _fma32(a, b, c)
+        return _fma_odd(fmt, a, b, c, rounding, ftz)
+
+
+def _fma_odd(fmt: str, a: Bits, b: Bits, c: Bits, rounding: str, ftz: bool) -> Bits:
+    return _finish(fmt, sum_odd(widen(fmt, a) * widen(fmt, b), widen(fmt, c), rounding), rounding, ftz)
+
+
+_HALFWAY, _BELOW_SINGLE = np.int64(1 << 28), np.int64((1 << 29) - 1)
+
+
+def _fma32(a: Bits, b: Bits, c: Bits) -> Bits:
+    """a * b + c of f32. Rounding the f64 sum once more is innocuous where it lies halfway between no two f32 and is not subnormal in f32; the other elements
+    are done by rounding to odd."""
+    total = a.view(np.float32).astype(np.float64) * b.view(np.float32) + c.view(np.float32)
+    single = total.astype(np.float32)
+    result = _canonical32(single)
+    again = (total.view(np.int64) & _BELOW_SINGLE) == _HALFWAY
+    again |= (np.abs(single) < _SMALLEST_NORMAL) & (total != 0)
+    if again.any():
+        places = np.nonzero(again)
+        x, y, z = (np.broadcast_to(v, again.shape)[places] for v in (a, b, c))
+        result[places] = _fma_odd("f32", x, y, z, "rn", False)
+    return result
 
 
 def div(fmt: str, a: Bits, b: Bits, rounding: str, ftz: bool) -> Bits:

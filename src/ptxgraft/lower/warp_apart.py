@@ -10,14 +10,13 @@ from ptxgraft.isa import Form, Imm, Instruction, Operand
 from ptxgraft.lower.ir import Emitter, Val
 from ptxgraft.lower.warp_copy import Copy, CopyMachine
 from ptxgraft.lower.warp_machine import Machine
-from ptxgraft.lower.warp_memory import FAILED, Segment
+from ptxgraft.lower.warp_memory import FAILED
 from ptxgraft.lower.warp_plan import waits
-from ptxgraft.lower.warp_state import FULL, LANES, LAUNCH, RECORD_BYTES, WARP, Fault
+from ptxgraft.lower.warp_state import FULL, LANES, WARP, Fault
 
 
 class _SlotMachine(CopyMachine):
-    """Remembers allocations in the launch's ``sites``. Some lanes are missing, as a rule: no groups. ``many``: the program has so many accesses that
-    functions do them."""
+    """Some lanes are missing, as a rule: no groups. ``many``: the program has so many accesses that functions do them."""
 
     grouped = False
 
@@ -27,13 +26,6 @@ class _SlotMachine(CopyMachine):
 
     def function(self, space: str, width: int, count: int, store: bool) -> tuple[str, str] | None:
         return self.called(space, width, count, store) if self.many else None
-
-    def remembered(self) -> Segment:
-        launch = self.launch()
-        site = self.address(self.field(LAUNCH, launch, "sites"), 4 * int(self.index))
-        number = self.out.value(f"zext i32 {self.out.value(f'load atomic i32, ptr {site} monotonic, align 4')} to i64")
-        table = self.field(LAUNCH, launch, "allocations")
-        return self.record(self.address(table, self.out.value(f"mul i64 {number}, {RECORD_BYTES}")), site)
 
 
 class Apart(Copy):

@@ -12,13 +12,20 @@ from ptxgraft.lower.ir import IrModule, Val
 from ptxgraft.lower.warp_called import called
 from ptxgraft.lower.warp_graph import Graph
 from ptxgraft.lower.warp_machine import Machine
-from ptxgraft.lower.warp_memory import FAILED, TABLES
-from ptxgraft.lower.warp_state import LANES, LAUNCH, WARP, Fault, slot_bytes
+from ptxgraft.lower.warp_memory import FAILED, TABLES, Segment
+from ptxgraft.lower.warp_state import LANES, LAUNCH, RECORD_BYTES, WARP, Fault, slot_bytes
 from ptxgraft.lower.warp_statement import Statements
 
 
 class CopyMachine(Machine):
-    """The machine of a copy."""
+    """The machine of a copy. Remembers allocations in the launch's ``sites``."""
+
+    def remembered(self) -> Segment:
+        launch = self.launch()
+        site = self.address(self.field(LAUNCH, launch, "sites"), 4 * int(self.index))
+        number = self.out.value(f"zext i32 {self.out.value(f'load atomic i32, ptr {site} monotonic, align 4')} to i64")
+        table = self.field(LAUNCH, launch, "allocations")
+        return self.record(self.address(table, self.out.value(f"mul i64 {number}, {RECORD_BYTES}")), site)
 
     def called(self, space: str, width: int, count: int, store: bool) -> tuple[str, str] | None:
         """What ``function`` gives for an access that is not written out in place. Local memory is always a function's."""

@@ -76,6 +76,18 @@ def _canonical(b: Build, fmt: str, bits: Val) -> Val:
     return b.select(nan, b.const(f.nan, bits.elem), bits)
 
 
+def _raw(b: Build, a: Val) -> Val:
+    """An f32 operand whose NaNs nobody will see: the float as an operation before left it."""
+    return b.out.raw.get(a) or b.bits(a, "float")
+
+
+def _canonical_single(b: Build, r: Val) -> Val:
+    """The bits of an f32 result; the next operation may take ``r`` itself, and a chain of them is shorter."""
+    result = _canonical(b, "f32", b.bits(r, "i32"))
+    b.out.raw[result] = r
+    return result
+
+
 def _nan64(b: Build, bits: Val, *order: Val) -> Val:
     """Bits of an f64 result; a NaN is the first NaN operand in ``order``, quieted, else the one of an invalid operation."""
     chosen = b.const(FORMATS["f64"].nan, "i64")
@@ -103,10 +115,12 @@ def add(b: Build, fmt: str, x: Val, y: Val, rounding: str, ftz: bool) -> Val:
     if fmt == "f64":
         return _add64(b, x, y, rounding)
     if rounding == "rn" and fmt == "f32":
+        if not ftz:
+            return _canonical_single(b, b.op("fadd", _raw(b, x), _raw(b, y)))
         x, y = _flushed(b, fmt, ftz, x, y)
         r = b.bits(b.op("fadd", b.bits(x, "float"), b.bits(y, "float")), "i32")
         # A subnormal sum is exact, so that tiny before and after rounding are one.
-        return _canonical(b, fmt, flush(b, fmt, r) if ftz else r)
+        return _canonical(b, fmt, flush(b, fmt, r))
     if rounding == "rn" and not ftz:
         return _half(b, fmt, "fadd", x, y)
 
@@ -134,10 +148,11 @@ def mul(b: Build, fmt: str, x: Val, y: Val, rounding: str, ftz: bool) -> Val:
     if fmt == "f64":
         return _mul64(b, x, y, rounding)
     if rounding == "rn" and fmt == "f32":
+        if not ftz:
+            return _canonical_single(b, b.op("fmul", _raw(b, x), _raw(b, y)))
         x, y = _flushed(b, fmt, ftz, x, y)
         u, v = b.bits(x, "float"), b.bits(y, "float")
-        r = b.op("fmul", u, v)
-        return _flush_scaled(b, r, lambda: b.op("fmul", _scaled(b, u), v)) if ftz else _canonical(b, fmt, b.bits(r, "i32"))
+        return _flush_scaled(b, b.op("fmul", u, v), lambda: b.op("fmul", _scaled(b, u), v))
     if rounding == "rn" and not ftz:
         return _half(b, fmt, "fmul", x, y)
 
@@ -152,11 +167,11 @@ def fma(b: Build, fmt: str, x: Val, y: Val, z: Val, rounding: str, ftz: bool) ->
     if fmt == "f64":
         return _fma64(b, x, y, z, rounding)
     if rounding == "rn" and fmt == "f32":
+        if not ftz:
+            return _canonical_single(b, b.call("llvm.fma", *(_raw(b, a) for a in (x, y, z))))
         x, y, z = _flushed(b, fmt, ftz, x, y, z)
         u, v, w = (b.bits(a, "float") for a in (x, y, z))
         r = b.call("llvm.fma", u, v, w)
-        if not ftz:
-            return _canonical(b, fmt, b.bits(r, "i32"))
         return _flush_scaled(b, r, lambda: b.call("llvm.fma", _scaled(b, u), v, _scaled(b, w)))
     if rounding == "rn" and not ftz and fmt == "f16" and _native_half(b):
         values = [b.bits(a, "half") for a in (x, y, z)]

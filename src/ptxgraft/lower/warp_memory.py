@@ -297,11 +297,12 @@ class Memory(Fields):
         for each group its first address (i64) and i1: is it one address?)."""
         out, size = self.out, self.group
         ok = out.value(f"icmp eq i32 {self.bits}, -1")
-        groups: list[tuple[str, str]] = []
         parts = self.affine.get(address)
         # Of an affine address the vector alone says how the lanes lie to each other, and in a loop that is known before it.
         name, type = (self.vector(address, 64), "i64") if parts is None else (parts.vector, f"i{parts.width}")
         steps = ", ".join(f"{type} {i * bytes_}" for i in range(size))
+        firsts: list[str] = []
+        same_each: list[str] = []
         for start in range(0, LANES, size):
             order = ", ".join(f"i32 {start + i}" for i in range(size))
             part = out.value(f"shufflevector <{LANES} x {type}> {name}, <{LANES} x {type}> poison, <{size} x i32> <{order}>")
@@ -309,14 +310,45 @@ class Memory(Fields):
             offsets = out.value(f"sub <{size} x {type}> {part}, {self.splat(first, int(type[1:]), size)}")
             near = self.every(f"icmp eq <{size} x {type}> {offsets}, <{steps}>", size)
             same = self.every(f"icmp eq <{size} x {type}> {offsets}, zeroinitializer", size)
-            if parts is not None:
-                first = out.value(f"add {type} {first}, {parts.scalar}")
-                first = first if parts.width == 64 else out.value(f"zext i32 {first} to i64")
-            span = out.value(f"select i1 {same}, i64 {bytes_}, i64 {bytes_ * size}")
-            good = out.value(f"and i1 {out.value(f'or i1 {near}, {same}')}, {self.inside(segment, first, span, align)}")
-            ok = out.value(f"and i1 {ok}, {good}")
-            groups.append((first, same))
-        return ok, groups
+            ok = out.value(f"and i1 {ok}, {out.value(f'or i1 {near}, {same}')}")
+            firsts.append(first)
+            same_each.append(same)
+        whole = [self.whole_address(first, parts) for first in firsts]
+        if type == "i64" or segment.base == "0":
+            there = self.all_inside(segment, firsts, type, parts, same_each, bytes_, align)
+        else:  # sums of 32 bits may wrap inside a segment
+            there = "true"
+            for first, same in zip(whole, same_each, strict=True):
+                span = out.value(f"select i1 {same}, i64 {bytes_}, i64 {bytes_ * size}")
+                there = out.value(f"and i1 {there}, {self.inside(segment, first, span, align)}")
+        return out.value(f"and i1 {ok}, {there}"), list(zip(whole, same_each, strict=True))
+
+    def whole_address(self, first: str, parts: Affine | None) -> str:
+        """A lane's address (i64 text) from its part in the vector."""
+        if parts is None:
+            return first
+        total = self.out.value(f"add i{parts.width} {first}, {parts.scalar}")
+        return total if parts.width == 64 else self.out.value(f"zext i32 {total} to i64")
+
+    def all_inside(
+        self, segment: Segment, firsts: Sequence[str], type: str, parts: Affine | None, same: Sequence[str], bytes_: int, align: int
+    ) -> str:
+        """i1: do both groups lie in the segment? They are tried as one span, from the lower one's first address to the higher one's end; where that would
+        wrap, the answer is no."""
+        out, (one, other) = self.out, firsts
+        less = out.value(f"icmp ult {type} {one}, {other}")
+        low, high = (out.value(f"select i1 {less}, {type} {x}, {type} {y}") for x, y in ((one, other), (other, one)))
+        gap = out.value(f"sub {type} {high}, {low}")
+        gap = gap if type == "i64" else out.value(f"zext {type} {gap} to i64")
+        single = out.value(f"and i1 {same[0]}, {same[1]}")
+        span = out.value(f"add i64 {gap}, {out.value(f'select i1 {single}, i64 {bytes_}, i64 {bytes_ * self.group}')}")
+        there = self.inside(segment, self.whole_address(low, parts), span, align)
+        if type == "i64":
+            there = out.value(f"and i1 {there}, {out.value(f'icmp ult i64 {gap}, {1 << 62}')}")
+        if align > 1:
+            apart = out.value(f"icmp eq i64 {out.value(f'and i64 {gap}, {align - 1}')}, 0")
+            there = out.value(f"and i1 {there}, {apart}")
+        return there
 
     def every(self, comparison: str, size: int) -> str:
         bits = self.out.value(f"bitcast <{size} x i1> {self.out.value(comparison)} to i{size}")

@@ -44,20 +44,33 @@ def addressing(program: Program) -> set[int]:
     return found
 
 
+_SUMS = frozenset(["fma.rn.f32", "add.f32", "add.rn.f32", "mul.f32", "mul.rn.f32"])
+"""Statements that take floats as the one before left them, NaNs and all (``Emitter.raw``)."""
+
+
+def summing(program: Program) -> set[int]:
+    """Registers through which sums and products go on to further ones."""
+    sums = [i for i in program.instructions if i.form is not None and i.form.opcode in _SUMS]
+    return {r for i in sums for r in i.writes} & {r for i in sums for r in i.reads if program.registers[r].type.width == 32}
+
+
 class _RegisterMachine(CopyMachine):
-    """Remembers allocations in registers: three values an instruction, loaded where the function begins."""
+    """Remembers allocations in registers: three values an instruction, loaded where the function begins; those of what functions do, in memory."""
 
     def __init__(self, out: Emitter, owner: Together) -> None:
         super().__init__(out)
         self.owner = owner
 
     def remembered(self) -> Segment:
+        if int(self.index) not in self.owner.sites:
+            return super().remembered()
         base, size, delta, pointer = self.owner.sites[int(self.index)]
         values = [self.out.value(f"load i64, ptr {place}, align 8") for place in (base, size, delta)]
         return Segment(*values, pointer=pointer, site=int(self.index))
 
     def missed(self, segment: Segment) -> None:
-        self.owner.recall(segment.site)
+        if segment.site >= 0:
+            self.owner.recall(segment.site)
 
     def function(self, space: str, width: int, count: int, store: bool) -> tuple[str, str] | None:
         return self.called(space, width, count, store) if int(self.index) in self.owner.graph.called else None
@@ -82,7 +95,9 @@ class Together(Copy):
         super().__init__(module, program, graph, slots, profile, features)
         self.places: dict[int, str] = {}
         self.scalars: dict[int, str] = {}
+        self.raw_places: dict[int, str] = {}
         self.pairs = addressing(program) - uniform
+        self.sums = summing(program) - uniform - self.pairs
         self.live_lanes = self.out.alloca("i32", 4)
         self.steps = self.out.alloca("i64", 8)
 
@@ -109,6 +124,13 @@ class Together(Copy):
             found = self.scalars[id] = self.out.alloca(f"i{self.width(id)}", 8)
         return found
 
+    def raw_place(self, id: int) -> str:
+        """Where the floats of a register are held whose NaNs are not yet the GPU's."""
+        found = self.raw_places.get(id)
+        if found is None:
+            found = self.raw_places[id] = self.out.alloca(f"<{LANES} x float>")
+        return found
+
     def read(self, id: int) -> Val:
         found = self.known.get(id)
         if found is None:
@@ -117,6 +139,8 @@ class Together(Copy):
             if id in self.pairs:
                 scalar = Val(self.out.value(f"load i{self.width(id)}, ptr {self.scalar_place(id)}"), self.width(id), True)
                 found = self.sum(scalar, found)
+            if id in self.sums:
+                self.out.raw[found] = Val(self.out.deferred(lambda: f"load <{LANES} x float>, ptr {self.raw_place(id)}"), 32, elem="float")
             self.known[id] = found
         return found
 
@@ -134,6 +158,9 @@ class Together(Copy):
         else:
             held = value if id in self.uniform else self.lanes.vector(value)
             self.out.emit(f"store {held.typed}, ptr {self.place(id)}")
+            if id in self.sums:
+                raw = held if value.uniform else self.out.raw.get(value, held)
+                self.out.emit(f"store {raw.typed}, ptr {self.raw_place(id)}")
         self.known[id] = value
 
     def sum(self, scalar: Val, vector: Val) -> Val:

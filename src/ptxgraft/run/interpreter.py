@@ -192,7 +192,8 @@ class _Batch:
                 first = int(places.reshape(-1)[np.where(runnable, ran, turn).argmin()])
             group = places == first
             ran[group] = turn
-            self.straight(first, group, int(places[places > first].min(initial=END)))
+            limit = END if group.all() else int(places[places > first].min(initial=END))
+            self.straight(first, group, limit)
 
     def straight(self, index: int, group: NDArray[np.bool_], limit: int) -> None:
         """Run ``group`` from ``index`` until its lanes part, or stand where others do (``limit``)."""

@@ -73,7 +73,7 @@ class Machine:
         return faults.Site(self.launch.program, index, self.blocks[warp // self.per_block], warp % self.per_block, lane)
 
     def _first(self, bad: Array) -> tuple[int, int]:
-        row, lane = np.argwhere(bad)[0]
+        row, lane = np.unravel_index(int(bad.argmax()), bad.shape)
         return int(row), int(lane)
 
     def fault(self, p: Array, reason: str, value: Array | None) -> None:
@@ -199,8 +199,10 @@ class Machine:
     def _store(self, space: str, address: Array, lanes: NDArray[np.bool_], values: Sequence[Array]) -> None:
         width = _WIDTHS[values[0].dtype]
         unit = width // 8
-        flat = np.broadcast_to(address, lanes.shape)[lanes]
-        columns = [np.broadcast_to(v, lanes.shape)[lanes] for v in values]
+        if lanes.all():
+            flat, *columns = (np.broadcast_to(v, lanes.shape).reshape(-1) for v in (address, *values))
+        else:
+            flat, *columns = (np.broadcast_to(v, lanes.shape)[lanes] for v in (address, *values))
         if self.memory_watches or self.surface_watches:
             self._record(space, flat, lanes, unit * len(values))
         for data, offsets, chosen in self._resolve(space, flat, lanes, unit * len(values), True):
@@ -367,25 +369,30 @@ class Machine:
                 )
 
 
-def _take(data: NDArray[np.uint8], offsets: Array, width: int) -> Array:
+def _elements(data: NDArray[np.uint8], offsets: Array, width: int) -> tuple[Array, Array] | None:
+    """(the bytes as elements, the numbers of those at ``offsets``); None where one is not at a whole element."""
     unit = width // 8
-    places = offsets.astype(np.intp)
+    if width == 128 or (offsets & _U64(unit - 1)).any():
+        return None
     whole = data.size // unit
-    if unit == 1:
-        return data[places]
-    if width < 128 and not np.any(places % unit) and (places.size == 0 or int(places.max()) < whole * unit):
-        return data[: whole * unit].view(DTYPES[width])[places // unit]
+    numbers = (offsets >> _U64(unit.bit_length() - 1)).view(np.int64)
+    if numbers.size and int(numbers.max()) >= whole:
+        return None
+    return data[: whole * unit].view(DTYPES[width]), numbers
+
+
+def _take(data: NDArray[np.uint8], offsets: Array, width: int) -> Array:
+    found = _elements(data, offsets, width)
+    if found is not None:
+        return found[0][found[1]]
+    places, unit = offsets.view(np.int64), width // 8
     return np.ascontiguousarray(data[places[:, None] + np.arange(unit)]).view(DTYPES[width]).reshape(-1)
 
 
 def _put(data: NDArray[np.uint8], offsets: Array, width: int, values: Array) -> None:
-    unit = width // 8
-    places = offsets.astype(np.intp)
-    if unit == 1:
-        data[places] = values
+    found = _elements(data, offsets, width)
+    if found is not None:
+        found[0][found[1]] = values
         return
-    whole = data.size // unit
-    if width < 128 and not np.any(places % unit) and (places.size == 0 or int(places.max()) < whole * unit):
-        data[: whole * unit].view(DTYPES[width])[places // unit] = values
-        return
+    places, unit = offsets.view(np.int64), width // 8
     data[places[:, None] + np.arange(unit)] = np.ascontiguousarray(values).view(np.uint8).reshape(-1, unit)
