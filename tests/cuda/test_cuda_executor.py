@@ -53,8 +53,8 @@ def test_pointers_inside_buffers_hold_at_the_launchs_addresses(gpu: str) -> None
 
 
 def test_refused_addresses_are_relocated_and_told(fake) -> None:
-    fake.behave(f"refuse={BASE + (4 << 20):x}")
-    stays, moves = allocate(BASE, 64, "stays"), allocate(BASE + (4 << 20) + 512, 64, "moves")
+    fake.behave(f"refuse={BASE + (3 << 30):x}")
+    stays, moves = allocate(BASE, 64, "stays"), allocate(BASE + (3 << 30) + 512, 64, "moves")
     launch = launch_of(kernels.ADDRESS, struct.pack("<Q", moves.base), [stays, moves])
     result = execute(launch, on="cuda")
     (stored,) = struct.unpack_from("<Q", moves.data.tobytes(), 8)

@@ -29,6 +29,9 @@ from ptxgraft.text import Document
 variables.FIRST_VARIABLE = 0x6E00_0000_0000
 """Variables do not lie where the launch had them."""
 GRANULARITY = 2 << 20
+BLOCK = 32 << 20
+POOLED = 512 << 20
+"""Ranges of addresses start at multiples of ``BLOCK``; smaller ones than ``POOLED`` lie wherever the driver has some."""
 ENDLESS = 300_000
 """Statements after which a kernel counts as endless."""
 
@@ -301,8 +304,10 @@ def cuMemAddressReserve(size, alignment, address, flags):
     wanted = int(address)
     if size % GRANULARITY or wanted % GRANULARITY:
         return CUresult.CUDA_ERROR_INVALID_VALUE
+    wanted = -(-wanted // BLOCK) * BLOCK
     taken = any(wanted < base + length and base < wanted + size for base, length in GPU.reserved.items())
-    if taken or any(wanted <= int(r, 16) < wanted + size for r in GPU.words("refuse=")):
+    refused = any(wanted <= int(r, 16) < wanted + size for r in GPU.words("refuse="))
+    if taken or refused or size < POOLED:
         wanted = GPU.new_address(size)
     GPU.reserved[wanted] = size
     return CUdeviceptr(wanted)
@@ -310,8 +315,9 @@ def cuMemAddressReserve(size, alignment, address, flags):
 
 @_call
 def cuMemAddressFree(address, size):
-    assert int(address) not in GPU.memory, "freed while mapped"
-    assert GPU.reserved.pop(int(address)) == size
+    base = int(address)
+    assert GPU.reserved.pop(base) == size
+    assert not any(base <= mapped < base + size for mapped in GPU.memory), "freed while mapped"
 
 
 @_call
@@ -326,7 +332,8 @@ def cuMemRelease(handle):
 
 @_call
 def cuMemMap(address, size, offset, handle, flags):
-    assert GPU.reserved[int(address)] == size == handle.data.size
+    assert any(base <= int(address) and int(address) + size <= base + length for base, length in GPU.reserved.items())
+    assert size == handle.data.size and int(address) % GRANULARITY == 0
     GPU.memory[int(address)] = handle.data
 
 
