@@ -174,3 +174,11 @@ def test_a_number_is_no_texture_where_the_module_reads_none(recorded) -> None:
     shade, number = recorded("shade", "number")[0].launches
     assert [t.handle for t in shade.textures] == [1] and number.u64(0) == 1
     assert not number.images
+
+
+def test_a_large_allocation(recorded) -> None:
+    launch = recorded("large")[0].launches[0]
+    before = np.arange(10 << 20, dtype=np.uint32) >> 16
+    after = before.copy()
+    after[: 1 << 19] = 5
+    assert np.array_equal(words(launch.before(0)), before) and np.array_equal(words(launch.after(0)), after)

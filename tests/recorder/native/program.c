@@ -138,6 +138,12 @@ static void command(const char *word) {
         cuMemMap(0x7f4000001000u, 8192, 0, 1, 0);
         fill(0x7f4000001010u, 2, 5, NULL);
     }
+    if (!strcmp(word, "large")) {
+        CUdeviceptr large;
+        cuMemAlloc_v2(&large, 40 << 20);
+        for (size_t i = 0; i < 10 << 20; i++) ((uint32_t *)large)[i] = (uint32_t)(i >> 16);
+        fill(large, 1 << 19, 5, NULL);
+    }
     if (!strcmp(word, "hide-pointer")) cuMemcpyHtoD_v2(a + 24, &b, sizeof b);
     if (!strcmp(word, "shade")) shade();
     if (!strcmp(word, "kinds")) kinds();

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chunks.h"
 #include "driver.h"
 
 struct live {
@@ -18,7 +19,6 @@ static size_t live_count, live_room;
 static int live_changed = 1;
 static struct object *objects;
 static size_t object_count, object_room;
-static char *buffer; /* one chunk; the recorder's lock guards it */
 
 static void *grown(void *items, size_t count, size_t *room, size_t each) {
     if (count < *room) return items;
@@ -96,31 +96,38 @@ void write_live(void) {
 
 /* -- contents --------------------------------------------------------------------------------------------------------------- */
 
-/* Add the next chunk's name; 0 when it could not be kept. */
-static int put_chunk(struct text *line, struct text *notes, const void *data, size_t bytes, int first) {
-    char digest[65];
-    int error = store_chunk(data, bytes, digest);
-    if (error) add_note(notes, "contents could not be written: %s", strerror(error));
-    else put(line, "%s\"%s\"", first ? "" : ", ", digest);
-    return !error;
+/* End a range: its chunks' names, or null and a note. `start` is where the line was before. */
+static void put_chunks(struct text *line, struct text *notes, size_t start, size_t bytes, result error) {
+    int unwritten = chunks_end();
+    if (unwritten) add_note(notes, "contents could not be written: %s", strerror(unwritten));
+    if (error || unwritten) {
+        line->length = start;
+        put(line, "null");
+        return;
+    }
+    put(line, "{\"size\": %zu, \"chunks\": [", bytes);
+    for (size_t i = 0; i * settings.chunk_bytes < bytes; i++) put(line, "%s\"%s\"", i ? ", " : "", chunk_name(i));
+    put(line, "]}");
 }
 
+static size_t chunk_length(size_t number, size_t bytes) {
+    size_t left = bytes - number * settings.chunk_bytes;
+    return left < settings.chunk_bytes ? left : settings.chunk_bytes;
+}
+
+static size_t chunk_count(size_t bytes) { return (bytes + settings.chunk_bytes - 1) / settings.chunk_bytes; }
+
 void put_range(struct text *line, struct text *notes, struct range range) {
-    size_t start = line->length;
-    if (!buffer && !(buffer = malloc(settings.chunk_bytes))) abort();
-    put(line, "{\"size\": %zu, \"chunks\": [", range.bytes);
-    for (size_t at = 0; at < range.bytes; at += settings.chunk_bytes) {
-        size_t bytes = range.bytes - at < settings.chunk_bytes ? range.bytes - at : settings.chunk_bytes;
-        result error = cuMemcpyDtoH(buffer, range.base + at, bytes);
-        if (error)
-            add_note(notes, "%zu bytes at 0x%llx could not be read: %s", bytes, (unsigned long long)range.base + at, error_name(error));
-        if (error || !put_chunk(line, notes, buffer, bytes, !at)) {
-            line->length = start;
-            put(line, "null");
-            return;
-        }
+    result error = 0;
+    chunks_begin(chunk_count(range.bytes));
+    for (size_t i = 0; !error && i < chunk_count(range.bytes); i++) {
+        size_t bytes = chunk_length(i, range.bytes);
+        address from = range.base + i * settings.chunk_bytes;
+        error = cuMemcpyDtoH(chunk_buffer(), from, bytes);
+        if (error) add_note(notes, "%zu bytes at 0x%llx could not be read: %s", bytes, (unsigned long long)from, error_name(error));
+        else chunk_filled(i, bytes);
     }
-    put(line, "]}");
+    put_chunks(line, notes, line->length, range.bytes, error);
 }
 
 /* -- images ----------------------------------------------------------------------------------------------------------------- */
@@ -228,7 +235,7 @@ static result read_level(const struct object *object, const struct array *shape,
 
 void put_texels(struct text *line, struct text *notes, const struct object *object) {
     struct levels levels = levels_of(object);
-    size_t bytes = 0, at = 0, start = line->length;
+    size_t bytes = 0, at = 0;
     unsigned long long made = object->made;
     result error = 0;
     for (size_t i = 0; i < levels.count; i++) bytes += row_bytes(&levels.shapes[i]) * row_count(&levels.shapes[i]);
@@ -239,14 +246,14 @@ void put_texels(struct text *line, struct text *notes, const struct object *obje
         at += row_bytes(&levels.shapes[i]) * row_count(&levels.shapes[i]);
     }
     if (error) add_note(notes, "image 0x%llx: its texels could not be read: %s", made, error_name(error));
-    put(line, "{\"size\": %zu, \"chunks\": [", bytes);
-    for (at = 0; texels && !error && at < bytes; at += settings.chunk_bytes) {
-        size_t left = bytes - at;
-        if (!put_chunk(line, notes, texels + at, left < settings.chunk_bytes ? left : settings.chunk_bytes, !at)) error = -1;
+    if (error || !texels) put(line, "null");
+    else {
+        chunks_begin(chunk_count(bytes));
+        for (size_t i = 0; i < chunk_count(bytes); i++) {
+            memcpy(chunk_buffer(), texels + i * settings.chunk_bytes, chunk_length(i, bytes));
+            chunk_filled(i, chunk_length(i, bytes));
+        }
+        put_chunks(line, notes, line->length, bytes, 0);
     }
-    if (error || !texels) {
-        line->length = start;
-        put(line, "null");
-    } else put(line, "]}");
     free(texels);
 }
