@@ -1,6 +1,6 @@
 """``python -m benchmarks [NAME...]``: run the CPU benchmarks and print their tables.
 
-Invariant: a benchmark is a module ``bench_NAME`` with ``run() -> dict``; what is printed is what is recorded.
+Invariant: a benchmark is a module ``bench_NAME`` with ``run() -> dict``; what is printed is what is recorded, and drawn where it has a ``picture``.
 """
 
 from __future__ import annotations
@@ -51,10 +51,13 @@ def main() -> None:
         if name not in NAMES:
             parser.error(f"there is no benchmark {name!r}; there are {', '.join(NAMES)}")
     for name in options.names or NAMES:
-        result = importlib.import_module(f"benchmarks.bench_{name}").run()
+        benchmark = importlib.import_module(f"benchmarks.bench_{name}")
+        result = benchmark.run()
         print(f"== {name} ({recording.cpu()})")
         print("\n".join(lines_of(result)))
         recording.record(name, result, options)
+        if options.record and hasattr(benchmark, "picture"):
+            benchmark.picture(result, options.to / f"{name}.png")
 
 
 if __name__ == "__main__":

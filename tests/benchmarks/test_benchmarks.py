@@ -58,12 +58,15 @@ def test_a_synthetic_layer_looks_like_a_layer() -> None:
 
 
 # -- tables and records -----------------------------------------------------------------------------------------------
-def test_scale_gives_a_row_for_each_size() -> None:
-    result = bench_scale.run(sizes=(100, 200, 400), repeats=1)
-    assert [row["lines"] for row in result["as_nvcc_writes"]] == [100, 200, 400]
+def test_scale_gives_a_row_for_each_size(tmp_path: Path) -> None:
+    result = bench_scale.run(sizes=(600, 1200, 2400), repeats=1)
+    assert [row["lines"] for row in result["as_nvcc_writes"]] == [600, 1200, 2400]
     assert all(row["statements"] > 0 and row["seconds"] > 0 for row in result["bare"])
     text = "\n".join(command.lines_of(result))
-    assert "as_nvcc_writes:" in text and " 400 " in text and "goals:" in text
+    assert "as_nvcc_writes:" in text and " 1,200 " in text and "goals:" in text
+    assert all(row["with_cut_seconds"] > row["seconds"] for row in result["bare"])
+    bench_scale.picture(result, tmp_path / "scale.png")
+    assert (tmp_path / "scale.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("power", [1, 2])
