@@ -105,6 +105,19 @@ FAULTS = {
         "<ptx>:15:5: never ends: still running after 1000 statements: `bra.uni LOOP;` (block (0, 0, 0), warp 0, lane 0); "
         "raise the step budget if the kernel is only slow",
     ),
+    "a loop without end in another, with a way round in it": (
+        "OUTER:\n    add.u32 %r2, %r1, 1;\nINNER:\n    add.u32 %r2, %r2, 1;\n    and.b32 %r3, %r2, 1;\n    setp.eq.u32 %p1, %r3, 0;\n"
+        "    @%p1 bra EVEN;\n    add.u32 %r2, %r2, 2;\nEVEN:\n    setp.ne.u32 %p1, %r1, 99;\n    @%p1 bra INNER;\n    bra.uni OUTER;",
+        {"block": 1, "step_budget": 1003},
+        "<ptx>:23:5: never ends: still running after 1003 statements: `@%p1 bra INNER;` (block (0, 0, 0), warp 0, lane 0); "
+        "raise the step budget if the kernel is only slow",
+    ),
+    "halves of a warp at two barriers": (
+        "    setp.lt.u32 %p1, %r1, 16;\n    @%p1 bra OTHER;\n    bar.sync 1;\n    ret;\nOTHER:\n    bar.sync 2;\n    ret;",
+        {"block": 32},
+        "<ptx>:18:5: barrier 2 is never met: it needs 1 warp, none came with all its lanes; warp 0 at line 15 `bar.sync 1;`: "
+        "`bar.sync 2;` (block (0, 0, 0), warp 0, lane 0)",
+    ),
     "half the warps skip a barrier": (
         "    setp.lt.u32 %p1, %r1, 64;\n    @%p1 bra AFTER;\n    bar.sync 0;\nAFTER:\n    ret;",
         {"block": 128},

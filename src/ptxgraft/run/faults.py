@@ -6,7 +6,7 @@ Invariant: every fault names the PTX line, the statement, the block, the warp an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ptxgraft.errors import KernelFault, UnsupportedError
 from ptxgraft.isa.families import stack
@@ -71,7 +71,9 @@ def misaligned(site: Site, space: str, write: bool, address: int, size: int) -> 
 
 
 def never_ends(site: Site, budget: int) -> KernelFault:
-    """A warp has run more statements than it may."""
+    """A warp has run more statements than it may. Engines look at different places of a loop: what is named is the branch that closes the innermost one."""
+    around = [i.index for i in site.program.instructions if any(target <= site.index <= i.index for target in i.targets)]
+    site = replace(site, index=min(around, key=lambda i: i - min(site.program.instructions[i].targets), default=site.index))
     return site.fault(f"never ends: still running after {budget} statements", hint="raise the step budget if the kernel is only slow")
 
 
@@ -124,9 +126,9 @@ def barrier_not_met(site: Site, barrier: int, waiting: Sequence[int], others: Se
     for warp, where in others:
         places.setdefault(where, []).append(warp)
     elsewhere = ", ".join(f"{_many('warp', found)} {where}" for where, found in places.items())
-    return site.fault(
-        f"barrier {barrier} is never met: it needs {wanted} warps, {_many('warp', waiting)} came" + (f"; {elsewhere}" if elsewhere else "")
-    )
+    needs = f"{wanted} warp{'s' * (wanted != 1)}"
+    came = f"{_many('warp', waiting)} came" if waiting else "none came with all its lanes"
+    return site.fault(f"barrier {barrier} is never met: it needs {needs}, {came}" + (f"; {elsewhere}" if elsewhere else ""))
 
 
 def unknown_instruction(program: Program, index: int) -> UnsupportedError:

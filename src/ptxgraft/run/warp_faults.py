@@ -9,7 +9,7 @@ import ctypes
 from typing import Protocol
 
 from ptxgraft.errors import PtxgraftError
-from ptxgraft.isa import Program, Reg
+from ptxgraft.isa import Reg
 from ptxgraft.lower.warp_access import ATOMIC_BIT, STORE_BIT
 from ptxgraft.lower.warp_program import Code
 from ptxgraft.lower.warp_state import IMAGE_KINDS, Fault, Space
@@ -55,7 +55,7 @@ def fault_of(launch: Launch, code: Code, worker: Stopped, budget: int) -> BaseEx
         value = worker.field("fault_space") << 32 | size if worker.field("fault_reason") else None
         return faults.reasoned(site, ctypes.string_at(address).decode(), value)
     if kind == Fault.STEPS:
-        return faults.never_ends(Site(site.program, _checked(launch.program, index), block, warp, lane), budget)
+        return faults.never_ends(site, budget)
     if kind == Fault.HANDLE:
         what = IMAGE_KINDS[worker.field("fault_reason")]
         return faults.unknown_handle(site, what, address, launch.images.of_kind(what), launch.variables)
@@ -110,15 +110,6 @@ _OUT_OF_RANGE = {
     1: f"there is no barrier {{}}, only 0 to {BARRIERS - 1}",
     2: "a barrier for {} threads, which is no multiple of 32",
 }
-
-
-def _checked(program: Program, index: int) -> int:
-    """The statement from ``index`` on at which steps are counted: one that moves or gathers lanes."""
-    for i in range(index, len(program.instructions)):
-        form = program.instructions[i].form
-        if form is not None and (form.control or form.convergent):
-            return i
-    return index
 
 
 def _place(code: Code, worker: Stopped, warp: int, lane: int) -> int:
