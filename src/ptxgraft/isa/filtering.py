@@ -57,7 +57,13 @@ def _table(lanes: Lanes, table: dict[int, int], kind: Value, width: int = 32) ->
 
 
 def position(
-    lanes: Lanes, size: Value, mode: Value, sampling: Sampling, x: Value, offset: Value | None = None, always: bool = False
+    lanes: Lanes,
+    size: Value,
+    mode: Value,
+    sampling: Sampling,
+    x: Value,
+    offset: Value | None = None,
+    always: bool = False,
 ) -> tuple[Value, Value]:
     """A float coordinate of one axis as (texel index, weight of the next texel in 256ths; 0 when not filtering).
 
@@ -65,7 +71,7 @@ def position(
     filtered or not. A normalised coordinate is cut to 21 fraction bits before it is multiplied by the size; subnormals and NaN are 0; half a 256th
     rounds up.
     """
-    zero, one, half = lanes.const(0, 32), lanes.const(1, 32), lanes.const(128, 32)
+    zero, one = lanes.const(0, 32), lanes.const(1, 32)
     x = lanes.select(lanes.float_compare("f32", "nan", x, x), zero, x)
     normalized = lanes.compare("ne", sampling.normalized, zero)
     filtered = lanes.const(1, 1) if always else lanes.compare("ne", sampling.kind, zero)
@@ -74,9 +80,27 @@ def position(
     nearest = lanes.select(normalized, _shifted(lanes, scaled, FRACTION), nearest)
     twice = lanes.float_to_int("f32", lanes.float_mul("f32", x, lanes.const(0x44000000, 32), ftz=True), 32, True, "rmi")
     steps = lanes.add(lanes.shift_right(twice, one, signed=True), lanes.and_(twice, one))
-    rounding = lanes.const(1 << (FRACTION - 9), 64)
-    steps = lanes.select(normalized, _shifted(lanes, lanes.add(scaled, rounding), FRACTION - 8), steps)
-    steps = lanes.sub(steps, half)
+    steps = lanes.select(normalized, _steps(lanes, scaled), steps)
+    return _texel(lanes, size, mode, filtered, nearest, steps, offset)
+
+
+def place(lanes: Lanes, size: Value, mode: Value, filtered: Value, fixed: Value) -> tuple[Value, Value]:
+    """As ``position``, of a normalised coordinate that is a fixed-point number with FRACTION fraction bits (b64) already."""
+    scaled = lanes.mul(fixed, lanes.resize(size, 64))
+    return _texel(lanes, size, mode, filtered, _shifted(lanes, scaled, FRACTION), _steps(lanes, scaled), None)
+
+
+def _steps(lanes: Lanes, scaled: Value) -> Value:
+    """A scaled coordinate in 256ths of a texel, halves rounded up."""
+    return _shifted(lanes, lanes.add(scaled, lanes.const(1 << (FRACTION - 9), 64)), FRACTION - 8)
+
+
+def _texel(
+    lanes: Lanes, size: Value, mode: Value, filtered: Value, nearest: Value, steps: Value, offset: Value | None
+) -> tuple[Value, Value]:
+    """(texel index, weight of the next texel) of the nearest texel's index and the coordinate in 256ths of a texel."""
+    zero, one = lanes.const(0, 32), lanes.const(1, 32)
+    steps = lanes.sub(steps, lanes.const(128, 32))
     index = lanes.select(filtered, lanes.shift_right(steps, lanes.const(8, 32), signed=True), nearest)
     if offset is not None:
         index = lanes.add(index, offset)
@@ -115,19 +139,22 @@ def weights(lanes: Lanes, axes: Sequence[Value]) -> list[Value]:
         return [lanes.sub(whole, x), x]
     if len(axes) == 2:
         return _four(lanes, x, axes[1])
-    y, z = axes[1], axes[2]
-    near, far = [], []
-    for a, b, half in (
-        (lanes.sub(whole, x), lanes.sub(whole, z), 127),
-        (x, lanes.sub(whole, z), 128),
-        (lanes.sub(whole, x), z, 127),
-        (x, z, 128),
-    ):
-        share = _share(lanes, a, b, half)
-        upper = _share(lanes, share, y, half)
-        near.append(lanes.sub(share, upper))
-        far.append(upper)
-    return [near[0], near[1], far[0], far[1], near[2], near[3], far[2], far[3]]
+    return level_weights(lanes, axes[:2], axes[:2], axes[2])
+
+
+def level_weights(lanes: Lanes, near_axes: Sequence[Value], far_axes: Sequence[Value], z: Value) -> list[Value]:
+    """The weights of two planes' corners in 256ths, the near plane's first; ``z`` is the far plane's share."""
+    whole = lanes.const(256, 32)
+    found = []
+    for (x, y), share in ((near_axes, lanes.sub(whole, z)), (far_axes, z)):
+        near, far = [], []
+        for a, half in ((lanes.sub(whole, x), 127), (x, 128)):
+            column = _share(lanes, a, share, half)
+            upper = _share(lanes, column, y, half)
+            near.append(lanes.sub(column, upper))
+            far.append(upper)
+        found += [*near, *far]
+    return found
 
 
 def _four(lanes: Lanes, x: Value, y: Value) -> list[Value]:
@@ -228,3 +255,16 @@ def _rounded(lanes: Lanes, kind: Value, magnitude: Value, below: Value, largest:
     down = lanes.and_(lanes.and_(below, lanes.compare("eq", kind, lanes.const(SNORM, 32))), lanes.compare("ne", shift, zero))
     half = lanes.sub(half, lanes.resize(down, 64))
     return lanes.resize(lanes.shift_right(lanes.add(magnitude, half), shift), 32), lanes.add(finest, shift)
+
+
+def shared_out(lanes: Lanes, shares: Sequence[Value], missing: Sequence[Value]) -> list[Value]:
+    """Four corners' weights where one texel may be missing: its neighbours get a third each, rounded to nearest, the one opposite what is left."""
+    zero, found = lanes.const(0, 32), list(shares)
+    for corner, gone in enumerate(missing):
+        share = lanes.select(gone, shares[corner], zero)
+        third = lanes.divide(lanes.add(share, lanes.const(1, 32)), lanes.const(3, 32), False)
+        rest = lanes.sub(share, lanes.add(third, third))
+        for other, part in ((corner ^ 1, third), (corner ^ 2, third), (corner ^ 3, rest)):
+            found[other] = lanes.add(found[other], part)
+        found[corner] = lanes.select(gone, zero, found[corner])
+    return found

@@ -12,24 +12,30 @@ from collections.abc import Sequence
 from ptxgraft.isa.lanes import Lanes, Value
 
 TEXTURE_FIELDS = (
-    "base", "width", "height", "depth", "linear", "normalized", "unfiltered", "address_x", "address_y", "address_z", "more", "cube",
+    "base", "width", "height", "depth", "linear", "normalized", "unfiltered", "address_x", "address_y", "address_z", "more", "traits",
 )  # fmt: skip
 SURFACE_FIELDS = ("base", "row_bytes", "height", "depth", "pitch", "texel_bytes", "more")
 SAMPLER_FIELDS = ("linear", "unnormalized", "address_x", "address_y", "address_z")
 FIELDS = {"texture": TEXTURE_FIELDS, "surface": SURFACE_FIELDS, "sampler": SAMPLER_FIELDS}
 """The fields of each kind of resource, in the order of its record."""
 
+CUBE, BETWEEN = 1, 2
+"""Bits of a texture's ``traits``: it is a cube map; what a fetch without a level reads lies between two levels."""
+
 WIDE_FIELDS = frozenset(["base", "more"])
 """Fields of 64 bits, host addresses; all others have 32."""
 
 GEOMETRIES = ("1d", "2d", "3d", "a1d", "a2d", "cube", "acube")
 
+LAST_AXIS = (1, 2, 3, 2, 3, 3, 3)
+"""How many sizes a surface of each geometry has."""
+
 HEADER = (
     "geometry", "array_size", "num_mipmap_levels", "channel_data_type", "channel_order", "filter_mode", "addr_mode_0", "addr_mode_1",
-    "addr_mode_2", "filterable", "mip_linear", "bias", "lowest", "highest", "channels", "texel",
+    "addr_mode_2", "filterable", "mip_linear", "bias", "lowest", "highest", "channels", "texel", "last_level", "seamless",
 )  # fmt: skip
 """Words of the header. ``geometry`` counts in GEOMETRIES; ``filterable`` is what ``linear`` of the fields would be if the texture were filtered;
-``bias``, ``lowest`` and ``highest`` are about mipmap levels, f32 bits; ``texel`` counts in TEXELS."""
+``bias`` (f32 bits) is added to a level of detail, ``lowest`` and ``highest`` (256ths) bound it; ``texel`` counts in TEXELS."""
 
 LEVEL = ("base", "base_high", "width", "height", "depth", "unfiltered")
 LEVEL_WORDS = 8
@@ -70,3 +76,15 @@ def level(lanes: Lanes, fields: dict[str, Value], number: Value) -> dict[str, Va
     ]
     found = dict(zip(LEVEL, words, strict=True))
     return fields | found | {"base": lanes.concat([found["base"], found.pop("base_high")])}
+
+
+def sized(lanes: Lanes, fields: dict[str, Value], level: dict[str, Value], query: str) -> Value:
+    """The width, height or depth that a query of a texture's level gives."""
+    if query == "width":
+        return level["width"]
+    geometry, layers = header(lanes, fields, "geometry"), header(lanes, fields, "array_size")
+    if query == "height":
+        return lanes.select(lanes.compare("eq", geometry, lanes.const(GEOMETRIES.index("a1d"), 32)), layers, level["height"])
+    deep = lanes.compare("eq", geometry, lanes.const(GEOMETRIES.index("3d"), 32))
+    stacked = lanes.lookup((0, 0, 0, 0, 1, 0, 1), geometry, 1)
+    return lanes.select(deep, level["depth"], lanes.select(stacked, layers, lanes.const(0, 32)))

@@ -171,7 +171,7 @@ class Lanes(Protocol):
         ``texture``: base (of f32x4 or u32x4 texels, 16 bytes each, row-major; depth, layers and faces outermost), width, height, depth (in texels; layers
         and faces count as depth), linear (what is filtered: ``filtering.POINT`` and so on), normalized (0/1), unfiltered (how many texels further on
         they lie as fetches read them that do not filter), address_x/y/z (0 wrap, 1 clamp, 2 mirror, 3 border), more (of the header, ``images.HEADER``),
-        cube (0/1). ``surface``: base, row_bytes, height, depth, pitch, texel_bytes, more. ``sampler``: linear, unnormalized (0/1), address_x/y/z.
+        traits (bits: ``images.CUBE``, ``images.BETWEEN``). ``surface``: base, row_bytes, height, depth, pitch, texel_bytes, more. ``sampler``: linear, unnormalized (0/1), address_x/y/z.
         An unknown handle is a fault.
         """
         ...

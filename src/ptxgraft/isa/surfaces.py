@@ -29,10 +29,12 @@ def place(
         names = list(_EXTENTS[: len(axes)])
     inside = lanes.const(1, 1)
     places: dict[str, Value] = dict.fromkeys(_EXTENTS, zero)
-    for name, i in zip(names, axes, strict=True):
+    for number, (name, i) in enumerate(zip(names, axes, strict=True)):
+        layer = geometry.startswith("a") and number == len(axes) - 1
         last = lanes.sub(fields[name], lanes.const(size if name == "row_bytes" else 1, 32))
         fits = lanes.and_(lanes.compare("ge", i, zero, signed=True), lanes.compare("le", i, last, signed=True))
-        edge = lanes.select(lanes.compare("lt", i, zero, signed=True), zero, last)
+        # A layer is an unsigned number: a negative one lies behind the last.
+        edge = last if layer else lanes.select(lanes.compare("lt", i, zero, signed=True), zero, last)
         places[name] = lanes.select(fits, i, edge)
         inside = lanes.and_(inside, fits)
     x = places["row_bytes"]
@@ -73,20 +75,28 @@ def _clamped(lanes: Lanes, a: Value, low: int, high: int, signed: bool) -> Value
     return lanes.select(lanes.compare("gt", a, most, signed=signed), most, a)
 
 
-def _normalized(lanes: Lanes, a: Value, high: int, signed: bool) -> Value:
-    """An f32 number as a fraction of ``high``: clamped to 0 .. 1 or -1 .. 1, rounded to nearest even; NaN is 0."""
-    one = lanes.const(0x3F800000, 32)
-    least = lanes.const(0xBF800000 if signed else 0, 32)
-    a = lanes.select(lanes.float_compare("f32", "nan", a, a), lanes.const(0, 32), a)
-    a = lanes.select(lanes.float_compare("f32", "lt", a, least), least, a)
-    a = lanes.select(lanes.float_compare("f32", "gt", a, one), one, a)
-    # The product is exact in f64.
-    wide = lanes.float_mul(
-        "f64",
-        lanes.float_convert("f32", "f64", a),
-        lanes.float_convert("f32", "f64", lanes.int_to_float(lanes.const(high, 32), False, "f32")),
-    )
-    return lanes.float_to_int("f64", wide, 32, True, "rni")
+def _normalized(lanes: Lanes, a: Value, bits: int, signed: bool) -> Value:
+    """An f32 number as a fraction of the largest one of ``bits`` bits: clamped to 0 .. 1 or -1 .. 1, cut to four more fraction bits than the result has,
+    multiplied and rounded to nearest, halves toward zero. NaN is 0."""
+    fraction = bits - int(signed) + 4
+    zero, one = lanes.const(0, 32), lanes.const(1 << fraction, 32)
+    negative = lanes.extract(a, 31, 1)
+    magnitude = lanes.and_(a, lanes.const(0x7FFFFFFF, 32))
+    cut = lanes.float_to_int("f32", lanes.float_mul("f32", magnitude, lanes.const((127 + fraction) << 23, 32)), 32, True, "rzi")
+    cut = lanes.select(lanes.compare("gt", cut, one), one, cut)
+    product = lanes.mul(lanes.resize(cut, 64), lanes.const((1 << (bits - int(signed))) - 1, 64))
+    rounded = lanes.shift_right(lanes.add(product, lanes.const((1 << (fraction - 1)) - 1, 64)), lanes.const(fraction, 32))
+    value = lanes.resize(rounded, 32)
+    return lanes.select(negative, lanes.sub(zero, value) if signed else zero, value)
+
+
+def _half(lanes: Lanes, a: Value) -> Value:
+    """An f32 number as f16, rounded toward zero (so that nothing finite becomes infinite); a NaN is cut to its upper bits."""
+    exact = lanes.float_convert("f32", "f16", a, "rz")
+    sign = lanes.shift_left(lanes.resize(lanes.extract(a, 31, 1), 16), lanes.const(15, 32))
+    upper = lanes.or_(lanes.resize(lanes.extract(a, 13, 16), 16), lanes.const(0x7C00, 16))
+    nan = lanes.or_(sign, lanes.and_(upper, lanes.const(0x7FFF, 16)))
+    return lanes.select(lanes.float_compare("f32", "nan", a, a), nan, exact)
 
 
 _CONVERSIONS: dict[str, tuple[int, Callable[[Lanes, Value], Value]]] = {
@@ -96,12 +106,12 @@ _CONVERSIONS: dict[str, tuple[int, Callable[[Lanes, Value], Value]]] = {
     "i2": (16, lambda lanes, a: _clamped(lanes, a, -32768, 32767, True)),
     "u4": (32, lambda lanes, a: a),
     "i4": (32, lambda lanes, a: a),
-    "f2": (16, lambda lanes, a: lanes.float_convert("f32", "f16", a)),
+    "f2": (16, _half),
     "f4": (32, lambda lanes, a: a),
-    "unorm8": (8, lambda lanes, a: _normalized(lanes, a, 255, False)),
-    "snorm8": (8, lambda lanes, a: _normalized(lanes, a, 127, True)),
-    "unorm16": (16, lambda lanes, a: _normalized(lanes, a, 65535, False)),
-    "snorm16": (16, lambda lanes, a: _normalized(lanes, a, 32767, True)),
+    "unorm8": (8, lambda lanes, a: _normalized(lanes, a, 8, False)),
+    "snorm8": (8, lambda lanes, a: _normalized(lanes, a, 8, True)),
+    "unorm16": (16, lambda lanes, a: _normalized(lanes, a, 16, False)),
+    "snorm16": (16, lambda lanes, a: _normalized(lanes, a, 16, True)),
 }
 """By what a texel's channels are: their bits, and the channel of a 32-bit word."""
 
@@ -146,12 +156,18 @@ def reduce(
 ) -> None:
     """Memory at the coordinates = op(memory, b), one lane after another. ``by_texel``: x counts texels, and the format says how bits are ordered."""
     kind = type_of(type)
+    signed = lanes.const(int(kind.signed), 1)
+    opcode = "sured.p" if by_texel else "sured.b"
     if by_texel:
-        address, inside = texel_place(lanes, fields, coordinates, geometry, clamp, "sured.p")
-        signed = lanes.compare("eq", header(lanes, fields, "texel"), lanes.const(TEXELS.index("i4"), 32))
-    else:
-        address, inside = place(lanes, fields, coordinates, geometry, kind.bytes, clamp, "sured.b")
-        signed = lanes.const(int(kind.signed), 1)
+        # x counts elements of the data's size, whatever the number of channels (measured).
+        format = header(lanes, fields, "texel")
+        signed = lanes.compare("eq", format, lanes.const(TEXELS.index("i4"), 32))
+        wide = lanes.or_(lanes.compare("eq", format, lanes.const(TEXELS.index("u4"), 32)), signed)
+        whole = lanes.or_(wide, lanes.compare("eq", format, lanes.const(TEXELS.index("f4"), 32)))
+        lanes.fault(lanes.not_(whole), f"{opcode}: the surface's channels do not have 32 bits")
+        x = lanes.mul(coordinates[0], lanes.const(kind.bytes, 32))
+        coordinates = [x, *coordinates[1:]]
+    address, inside = place(lanes, fields, coordinates, geometry, kind.bytes, clamp, opcode)
     if clamp == "zero":
         address = or_spare(lanes, fields, inside, address)
 

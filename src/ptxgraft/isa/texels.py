@@ -9,8 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ptxgraft.isa.filtering import BORDER, MIRROR, POINT, Sampling, position, weighted_sum, weights
-from ptxgraft.isa.images import header
+from ptxgraft.isa.filtering import (
+    BORDER,
+    DIVISOR,
+    MIRROR,
+    POINT,
+    SNORM,
+    Sampling,
+    level_weights,
+    position,
+    shared_out,
+    weighted_sum,
+    weights,
+)
+from ptxgraft.isa.images import DATA_TYPES, header, level
 from ptxgraft.isa.lanes import Lanes, Value
 
 DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2, "cube": 2, "acube": 2}
@@ -97,27 +109,39 @@ def grid_of(
     return Grid(base, sizes, list(modes[:dimensions]))
 
 
-def named(lanes: Lanes, grid: Grid, index: Sequence[Value]) -> tuple[Value, ...]:
+def named(lanes: Lanes, grid: Grid, index: Sequence[Value], there: Value) -> tuple[Value, ...]:
     """The texel at whole numbers; one that is not there is zero, whatever the address modes."""
     border = lanes.const(BORDER, 32)
-    return tuple(texel(lanes, Grid(grid.base, grid.sizes, [border] * len(grid.sizes)), index))
+    words = texel(lanes, Grid(grid.base, grid.sizes, [border] * len(grid.sizes)), index)
+    return tuple(lanes.select(there, w, lanes.const(0, 32)) for w in words)
+
+
+def has_layer(lanes: Lanes, fields: dict[str, Value], layer: Value | None) -> Value:
+    """Is there such a layer?"""
+    return lanes.const(1, 1) if layer is None else lanes.compare("lt", layer, fields["depth"])
 
 
 @dataclass(slots=True)
 class Footprint:
-    """The texels around a place, corner by corner with x fastest (four words each), and the axes' weights of the far ones in 256ths."""
+    """The texels around a place, corner by corner with x fastest (four words each), and the axes' weights of the far ones in 256ths; of a plane, which of
+    them are ``missing`` (predicates; none: all are there)."""
 
     texels: list[list[Value]]
     axes: list[Value]
+    missing: Sequence[Value] = ()
+
+    def shares(self, lanes: Lanes, given: Sequence[Value]) -> list[Value]:
+        """The corners' weights, those of missing ones given to the others."""
+        return shared_out(lanes, given, self.missing) if self.missing else list(given)
 
 
 def footprint(
-    lanes: Lanes, grid: Grid, sampling: Sampling, coordinates: Sequence[Value], offsets: Sequence[Value] | None = None
+    lanes: Lanes, grid: Grid, sampling: Sampling, coordinates: Sequence[Value], offsets: Sequence[Value] | None = None, plane: bool = True
 ) -> Footprint:
     """The texels that a fetch at float coordinates takes part in."""
     axes = list(coordinates)
-    if len(axes) == 1:
-        # A line is filtered as a plane at y = 0, which a border mode of the y axis shows.
+    if len(axes) == 1 and plane:
+        # A line without layers is filtered as a plane at y = 0, which a border mode of the y axis shows.
         one = lanes.const(1, 32)
         axes.append(lanes.const(0, 32))
         grid = Grid(grid.base, [grid.sizes[0], one], [grid.modes[0], sampling.modes[1]])
@@ -139,7 +163,7 @@ def corners(lanes: Lanes, grid: Grid, index: Sequence[Value]) -> list[list[Value
 
 def filtered(lanes: Lanes, kind: Value, found: Footprint) -> tuple[Value, ...]:
     """A footprint's weighted sum: four words."""
-    shares = weights(lanes, found.axes)
+    shares = found.shares(lanes, weights(lanes, found.axes))
     return tuple(weighted_sum(lanes, kind, texels, shares) for texels in zip(*found.texels, strict=True))
 
 
@@ -148,7 +172,13 @@ GATHERED = (2, 3, 1, 0)
 
 
 def gathered(
-    lanes: Lanes, grid: Grid, sampling: Sampling, coordinates: Sequence[Value], component: int, offsets: Sequence[Value] | None
+    lanes: Lanes,
+    fields: dict[str, Value],
+    grid: Grid,
+    sampling: Sampling,
+    coordinates: Sequence[Value],
+    component: int,
+    offsets: Sequence[Value] | None,
 ) -> tuple[Value, ...]:
     """One component of the four texels that bilinear filtering would take."""
     moves = offsets if offsets is not None else [None] * len(coordinates)
@@ -156,5 +186,63 @@ def gathered(
         position(lanes, size, mode, sampling, x, move, always=True)[0]
         for size, mode, x, move in zip(grid.sizes, grid.modes, coordinates, moves, strict=True)
     ]
-    found = corners(lanes, grid, index)
-    return tuple(found[corner][component] for corner in GATHERED)
+    return in_gather_order(lanes, fields, [texel[component] for texel in corners(lanes, grid, index)])
+
+
+def in_gather_order(lanes: Lanes, fields: dict[str, Value], values: Sequence[Value]) -> tuple[Value, ...]:
+    """One component of four corners as a gather gives it."""
+    return tuple(_gathered_value(lanes, fields, values[corner]) for corner in GATHERED)
+
+
+def _gathered_value(lanes: Lanes, fields: dict[str, Value], value: Value) -> Value:
+    """8-bit signed texels are gathered as 16-bit ones: their seven bits again below them."""
+    seven = lanes.float_mul("f32", lanes.and_(value, lanes.const(0x7FFFFFFF, 32)), lanes.const(0x42FE0000, 32))
+    number = lanes.float_to_int("f32", seven, 32, False, "rni")
+    places = [
+        lanes.shift_left(number, lanes.const(8, 32)),
+        lanes.shift_left(number, lanes.const(1, 32)),
+        lanes.shift_right(number, lanes.const(6, 32)),
+    ]
+    fifteen = lanes.or_(lanes.or_(places[0], places[1]), places[2])
+    wide = lanes.float_div("f32", lanes.int_to_float(fifteen, False, "f32"), lanes.const(DIVISOR[SNORM], 32))
+    wide = lanes.or_(wide, lanes.and_(value, lanes.const(0x80000000, 32)))
+    small = lanes.compare("eq", header(lanes, fields, "channel_data_type"), lanes.const(DATA_TYPES["snorm", 1], 32))
+    return lanes.select(small, wide, value)
+
+
+def blended(lanes: Lanes, kind: Value, near: Footprint, far: Footprint, share: Value) -> tuple[Value, ...]:
+    """The weighted sum of two levels' footprints, the far one's with ``share`` 256ths. In three dimensions each is summed first."""
+    zero = lanes.const(0, 32)
+    if len(near.axes) == 3:
+        found = [filtered(lanes, kind, one) for one in (near, far)]
+        weighed = [lanes.sub(lanes.const(256, 32), share), share]
+        return tuple(weighted_sum(lanes, kind, pair, weighed) for pair in zip(*found, strict=True))
+    if len(near.axes) == 1:
+        near, far = (Footprint([*one.texels, *one.texels], [*one.axes, zero]) for one in (near, far))
+    given = level_weights(lanes, near.axes, far.axes, share)
+    shares = [*near.shares(lanes, given[:4]), *far.shares(lanes, given[4:])]
+    pairs = zip(zip(*near.texels, strict=True), zip(*far.texels, strict=True), strict=True)
+    return tuple(weighted_sum(lanes, kind, [*a, *b], shares) for a, b in pairs)
+
+
+def levels_of(lanes: Lanes, fields: dict[str, Value], lod: Value) -> tuple[dict[str, Value], dict[str, Value], Value]:
+    """The two levels that a level of detail (f32) lies between, and the second one's share in 256ths.
+
+    It is cut to 256ths, the bias is added and the sum bounded; the nearest level alone is read (halves: the upper one) where levels are not filtered.
+    """
+    zero, bits = lanes.const(0, 32), lanes.const(8, 32)
+    scaled = lanes.float_mul("f32", lod, lanes.const(0x43800000, 32))
+    for bound, op in ((0x4E800000, "gt"), (0xCE800000, "lt")):  # 2**30, so that the sum with the bias does not wrap
+        scaled = lanes.select(lanes.float_compare("f32", op, scaled, lanes.const(bound, 32)), lanes.const(bound, 32), scaled)
+    steps = lanes.add(lanes.float_to_int("f32", scaled, 32, True, "rmi"), header(lanes, fields, "bias"))
+    last = header(lanes, fields, "last_level")
+    top, low, high = lanes.shift_left(last, bits), header(lanes, fields, "lowest"), header(lanes, fields, "highest")
+    for bound, op in ((high, "gt"), (low, "lt"), (top, "gt")):
+        steps = lanes.select(lanes.compare(op, steps, bound, signed=True), bound, steps)
+    linear = lanes.compare("ne", header(lanes, fields, "mip_linear"), zero)
+    nearest = lanes.shift_right(lanes.add(steps, lanes.const(128, 32)), bits)
+    first = lanes.select(linear, lanes.shift_right(steps, bits), nearest)
+    second = lanes.add(first, lanes.const(1, 32))
+    second = lanes.select(lanes.compare("gt", second, last), last, second)
+    share = lanes.select(linear, lanes.and_(steps, lanes.const(255, 32)), zero)
+    return level(lanes, fields, first), level(lanes, fields, second), share

@@ -318,8 +318,26 @@ def _put_texture(places: _Places, texture: Texture) -> dict[str, int]:
     records = [[v["base"] & 0xFFFFFFFF, v["base"] >> 32, v["width"], v["height"], v["depth"], v["unfiltered"], 0, 0] for v in levels]
     words = [*_header(texture), *(word for record in records for word in record)]
     more = places.put(np.array(words, np.uint32).view(np.uint8))
-    fields = {**levels[0], "linear": texture.filtering, "normalized": int(texture.normalized), "more": more, "cube": int(texture.cube)}
+    first, between = _first_level(texture)
+    traits = layout.CUBE * texture.cube | layout.BETWEEN * between
+    fields = {**levels[first], "linear": texture.filtering, "normalized": int(texture.normalized), "more": more, "traits": traits}
     return fields | _address_fields(texture.address)
+
+
+def _steps(level: float) -> int:
+    """A level of detail in 256ths, rounded down."""
+    return int(np.clip(math.floor(float(np.float32(level)) * 256), 0, 0xFFFF))
+
+
+def _bias_steps(bias: float) -> int:
+    """A bias in 256ths, rounded toward zero."""
+    return math.trunc(float(np.float32(bias)) * 256)
+
+
+def _first_level(texture: Texture) -> tuple[int, bool]:
+    """The level that a fetch reads which names none, and whether it reads the next one too."""
+    at = min(_steps(texture.lowest), 256 * len(texture.mipmaps))
+    return ((at + 128) >> 8, False) if texture.mip_filter == "point" else (at >> 8, bool(at & 255))
 
 
 def _address_fields(modes: str | tuple[str, ...]) -> dict[str, int]:
@@ -352,7 +370,8 @@ def _header(image: Texture | Surface) -> list[int]:
             "filterable": image.filterable,
             "mip_linear": FILTERS.index(image.mip_filter),
         }
-        words |= {name: int(np.float32(getattr(image, name)).view(np.uint32)) for name in ("bias", "lowest", "highest")}
+        words |= {"bias": _bias_steps(image.bias) & 0xFFFFFFFF, "last_level": len(image.mipmaps), "seamless": int(image.seamless)}
+        words |= {"lowest": _steps(image.lowest), "highest": _steps(float(len(image.mipmaps)) if image.highest is None else image.highest)}
     return list(words.values())
 
 

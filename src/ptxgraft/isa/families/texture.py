@@ -10,37 +10,83 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptxgraft.isa import surfaces
+from ptxgraft.isa.cube import cube_corners, gathered_corners
 from ptxgraft.isa.families.memory import count_of
-from ptxgraft.isa.images import header, level
+from ptxgraft.isa.filtering import POINT, Sampling
+from ptxgraft.isa.images import BETWEEN, CUBE, GEOMETRIES, LAST_AXIS, header, level, sized
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.surfaces import place
 from ptxgraft.isa.table import declare_only, instruction, refused
-from ptxgraft.isa.texels import DIMENSIONS, MOST_LAYERS, filtered, footprint, gathered, grid_of, named, resource_of
+from ptxgraft.isa.texels import (
+    DIMENSIONS,
+    MOST_LAYERS,
+    SIZES,
+    Footprint,
+    blended,
+    filtered,
+    footprint,
+    gathered,
+    grid_of,
+    has_layer,
+    in_gather_order,
+    levels_of,
+    named,
+    resource_of,
+)
 from ptxgraft.isa.types import type_of
 
 
 def _split(lanes: Lanes, geometry: str, coordinates: Sequence[Value]) -> tuple[Value | None, list[Value]]:
-    """The layer, where the geometry has layers, and the coordinates along its axes."""
-    axes = DIMENSIONS[geometry]
+    """The layer, where the geometry has layers, and the coordinates along its axes; of cube maps those of a direction."""
+    axes = 3 if "cube" in geometry else DIMENSIONS[geometry]
     if not geometry.startswith("a"):
         return None, list(coordinates[:axes])
     most, layer = lanes.const(MOST_LAYERS, 32), coordinates[0]
     return lanes.select(lanes.compare("lt", most, layer), most, layer), list(coordinates[1 : 1 + axes])
 
 
+def _reached(
+    lanes: Lanes,
+    fields: dict[str, Value],
+    sampling: Sampling,
+    kind: Value,
+    geometry: str,
+    coordinates: Sequence[Value],
+    offsets: Sequence[Value] | None,
+) -> Footprint:
+    """The texels of one level that a fetch at float coordinates takes part in."""
+    layer, axes = _split(lanes, geometry, coordinates)
+    if "cube" in geometry:
+        no_cube = lanes.compare("eq", lanes.and_(fields["traits"], lanes.const(CUBE, 32)), lanes.const(0, 32))
+        lanes.fault(no_cube, f"{geometry} fetches read cube maps; the texture is none")
+        return cube_corners(lanes, fields, sampling, kind, layer, axes)
+    grid = grid_of(lanes, fields, sampling.modes, kind, len(axes), layer)
+    return footprint(lanes, grid, sampling, axes, offsets, layer is None)
+
+
 def _fetch(
     lanes: Lanes, handle: Value, coordinates: Sequence[Value], geometry: str, ctype: str, offsets: Sequence[Value] | None = None
 ) -> tuple[Value, ...]:
     fields, sampling = resource_of(lanes, handle)
-    layer, axes = _split(lanes, geometry, coordinates)
     if ctype == "s32" and lanes.width(handle) > 64:
         # A sampler of its own takes whole numbers for floats.
-        axes = [lanes.int_to_float(x, True, "f32") for x in axes]
+        first = 1 if geometry.startswith("a") else 0
+        coordinates = [*coordinates[:first], *(lanes.int_to_float(x, True, "f32") for x in coordinates[first:])]
     elif ctype == "s32":
-        grid = grid_of(lanes, fields, sampling.modes, lanes.const(0, 32), len(axes), layer)
-        return named(lanes, grid, axes if offsets is None else [lanes.add(x, by) for x, by in zip(axes, offsets, strict=False)])
-    grid = grid_of(lanes, fields, sampling.modes, sampling.kind, len(axes), layer)
-    return filtered(lanes, sampling.kind, footprint(lanes, grid, sampling, axes, offsets))
+        return _named(lanes, level(lanes, fields, lanes.const(0, 32)), geometry, coordinates, offsets)
+    between = lanes.compare("ne", lanes.and_(fields["traits"], lanes.const(BETWEEN, 32)), lanes.const(0, 32))
+    lanes.fault(between, "the texture's lowest level of detail lies between two mipmap levels: tex.level reads there")
+    return filtered(lanes, sampling.kind, _reached(lanes, fields, sampling, sampling.kind, geometry, coordinates, offsets))
+
+
+def _named(
+    lanes: Lanes, fields: dict[str, Value], geometry: str, coordinates: Sequence[Value], offsets: Sequence[Value] | None
+) -> tuple[Value, ...]:
+    """The texel of one level at whole numbers."""
+    layer, axes = _split(lanes, geometry, coordinates)
+    grid = grid_of(lanes, fields, [lanes.const(0, 32)] * 3, lanes.const(POINT, 32), len(axes), layer)
+    moved = axes if offsets is None else [lanes.add(x, by) for x, by in zip(axes, offsets, strict=False)]
+    return named(lanes, grid, moved, has_layer(lanes, fields, layer))
 
 
 @instruction(
@@ -108,15 +154,15 @@ def _declare_fetches() -> None:
     for texels in _TEXELS:
 
         def fetch(
-            lanes: Lanes, handle: Value, coordinates: Sequence[Value], offset: Any, *, geometry: str, dtype: str, ctype: str
+            lanes: Lanes, handle: Value, coordinates: Sequence[Value], offset: Any = None, *, geometry: str, dtype: str, ctype: str
         ) -> tuple[object, ...]:
             """As ``tex``, in layers too, at texels moved by the offset (-8 .. 7 along each axis), and as halves."""
             moves = _small_offset(lanes, offset, TEXTURE_OFFSET_BITS)
             return _as_type(lanes, _fetch(lanes, handle, coordinates, geometry, ctype, moves), dtype), lanes.const(1, 1)
 
         instruction(
-            f"tex.{{base}}?.{{geometry:{_FLAT}}}.{texels}.{{ctype:f32|s32}}", d="{texel}", p="out pred |?", a="resource {ctype}",
-            offset="{offset}", derive=_extras, needs=_LATER, since=(1, 0), sm=10,
+            f"tex.{{base}}?.{{geometry:{_FLAT}|cube|acube}}.{texels}.{{ctype:f32|s32}}", d="{texel}", p="out pred |?", a="resource {ctype}",
+            offset="{offset}", derive=_extras, legal=_fetch_legal, needs=_LATER, since=(1, 0), sm=10,
         )(fetch)  # fmt: skip
 
 
@@ -151,10 +197,46 @@ def _declare_refused() -> None:
             )(compared)  # fmt: skip
 
 
+def _fetch_level(
+    lanes: Lanes, handle: Value, coordinates: Sequence[Value], geometry: str, lod: Value, offsets: Sequence[Value] | None
+) -> tuple[Value, ...]:
+    """The texture at float coordinates, from the levels that ``lod`` lies between."""
+    fields, sampling = resource_of(lanes, handle)
+    near, far, share = levels_of(lanes, fields, lod)
+    # Between levels even single texels are weighed.
+    between = lanes.compare("ne", header(lanes, fields, "mip_linear"), lanes.const(0, 32))
+    kind = lanes.select(between, header(lanes, fields, "filterable"), sampling.kind)
+    found = [_reached(lanes, one, sampling, kind, geometry, coordinates, offsets) for one in (near, far)]
+    return blended(lanes, kind, found[0], found[1], share)
+
+
 def _declare_mipmaps() -> None:
+    for texels in _TEXELS:
+
+        def fetch(
+            lanes: Lanes,
+            handle: Value,
+            coordinates: Sequence[Value],
+            lod: Value,
+            offset: Any = None,
+            *,
+            geometry: str,
+            dtype: str,
+            ctype: str,
+        ) -> tuple[object, ...]:
+            """As ``tex``, from the mipmap level ``lod``."""
+            moves = _small_offset(lanes, offset, TEXTURE_OFFSET_BITS)
+            return _as_type(lanes, _fetch_level(lanes, handle, coordinates, geometry, lod, moves), dtype), lanes.const(1, 1)
+
+        instruction(
+            f"tex.{{level}}.{{geometry:{_FLAT}|cube|acube}}.{texels}.{{ctype:f32}}", d="{texel}", p="out pred |?", a="resource {ctype}", lod="in f32",
+            offset="{offset}", derive=_extras, needs=_LATER, since=(3, 1), sm=20,
+        )(fetch)  # fmt: skip
+
+
+def _declare_rest() -> None:
     kinds: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
-        ("tex.{base}?", "cube|acube", "f32", "As ``tex``, in cube maps.", {}),
-        ("tex.{level}", f"{_FLAT}|cube|acube", "f32|s32", "As ``tex``, from the mipmap level ``lod``.", {"lod": "in {ctype}"}),
+        ("tex.{level}", _FLAT, "s32", "As ``tex``, from the mipmap level ``lod``.", {"lod": "in {ctype}"}),
         ("tex.{grad}", f"{_FLAT}|cube|acube", "f32", "As ``tex``, from the mipmap level that the gradients ask for.", {"dx": "{vector}", "dy": "{vector}"}),
     )  # fmt: skip
     for head, geometries, coordinates, doc, operands in kinds:
@@ -172,6 +254,7 @@ def _declare_mipmaps() -> None:
 
 _declare_fetches()
 _declare_mipmaps()
+_declare_rest()
 _declare_refused()
 
 
@@ -185,16 +268,19 @@ def tld4(lanes: Lanes, handle: Value, coordinates: Sequence[Value], offset: Any,
     layer, axes = _split(lanes, geometry, coordinates)
     grid = grid_of(lanes, fields, sampling.modes, lanes.const(0, 32), 2, layer)
     moves = _small_offset(lanes, offset, GATHER_OFFSET_BITS)
-    return gathered(lanes, grid, sampling, axes, "rgba".index(component), moves), lanes.const(1, 1)
+    return gathered(lanes, fields, grid, sampling, axes, "rgba".index(component), moves), lanes.const(1, 1)
 
 
 @instruction(
     "tld4.{component:r|g|b|a}.{geometry:cube|acube}.v4.{dtype:f32|s32|u32}.f32", d="out {dtype} v4", p="out pred |?", a="resource f32",
     since=(2, 2), sm=20,
 )  # fmt: skip
-@declare_only
-def tld4_cube(lanes: Lanes, handle: Value, coordinates: Sequence[Value]) -> None:
+def tld4_cube(lanes: Lanes, handle: Value, coordinates: Sequence[Value], *, component: str, geometry: str) -> tuple[object, ...]:
     """As ``tld4``, in cube maps."""
+    fields, sampling = resource_of(lanes, handle)
+    layer, direction = _split(lanes, geometry, coordinates)
+    found = cube_corners(lanes, fields, sampling, lanes.const(POINT, 32), layer, direction, always=True)
+    return in_gather_order(lanes, fields, gathered_corners(lanes, found, "rgba".index(component))), lanes.const(1, 1)
 
 
 @instruction(
@@ -215,8 +301,10 @@ def istypep(lanes: Lanes) -> None:
 # -- queries --------------------------------------------------------------------------------------------------------------
 @instruction("txq.{query:width|height|depth|normalized_coords}.b32", d="out b32", a="addr", since=(1, 5), sm=10)
 def txq(lanes: Lanes, a: Value, *, query: str) -> Value:
-    """A texture's size in texels, or whether its coordinates are normalised."""
-    return lanes.resource("texture", a)["normalized" if query == "normalized_coords" else query]
+    """A texture's size in texels, or whether its coordinates are normalised. Layers are the axis behind those that the geometry has: a 1d texture's
+    height, a 2d texture's or cube map's depth; without layers a depth is 0, a height 1 (measured on an H200)."""
+    fields = lanes.resource("texture", a)
+    return fields["normalized"] if query == "normalized_coords" else sized(lanes, fields, level(lanes, fields, lanes.const(0, 32)), query)
 
 
 _TEXTURE_WORDS = "channel_data_type|channel_order|array_size|num_mipmap_levels|filter_mode|addr_mode_0|addr_mode_1|addr_mode_2"
@@ -249,14 +337,20 @@ def txq_level(lanes: Lanes, a: Value, lod: Value, *, query: str) -> Value:
     one, zero = lanes.const(1, 32), lanes.const(0, 32)
     count = lanes.select(lanes.compare("eq", count, zero), one, count)
     there = lanes.compare("lt", lod, count)
-    return lanes.select(there, level(lanes, fields, lanes.select(there, lod, zero))[query], zero)
+    return lanes.select(there, sized(lanes, fields, level(lanes, fields, lanes.select(there, lod, zero)), query), zero)
 
 
 @instruction("suq.{query:width|height|depth}.b32", d="out b32", a="addr", since=(1, 5), sm=10)
 def suq(lanes: Lanes, a: Value, *, query: str) -> Value:
-    """A surface's size in texels."""
+    """A surface's size in texels. Layers and faces are the axis behind those that the geometry has; axes that it does not have are 0 (measured on an H200)."""
     fields = lanes.resource("surface", a)
-    return lanes.divide(fields["row_bytes"], fields["texel_bytes"], False) if query == "width" else fields[query]
+    if query == "width":
+        return lanes.divide(fields["row_bytes"], fields["texel_bytes"], False)
+    axes = lanes.lookup(LAST_AXIS, header(lanes, fields, "geometry"), 32)
+    moved = lanes.compare("eq", header(lanes, fields, "geometry"), lanes.const(GEOMETRIES.index("a1d"), 32))
+    size = fields[query] if query == "depth" else lanes.select(moved, fields["depth"], fields["height"])
+    there = lanes.compare("gt", axes, lanes.const(SIZES.index(query), 32))
+    return lanes.select(there, size, lanes.const(0, 32))
 
 
 @instruction("suq.{query:channel_data_type|channel_order|array_size}.b32", d="out b32", a="addr", since=(1, 5), sm=10)
