@@ -11,7 +11,7 @@ from test_run_kernel import HEAD, SAXPY
 
 import ptxgraft
 from ptxgraft import capture, run
-from ptxgraft.errors import SourceError, UsageError
+from ptxgraft.errors import SourceError, UnsupportedError, UsageError
 from ptxgraft.isa import bind
 from ptxgraft.run import interpreter
 from ptxgraft.text import Document
@@ -186,3 +186,25 @@ def test_every_statement_is_passed_once_for_each_warp_group() -> None:
 def test_arguments_keep_their_bytes() -> None:
     launch, recorded = painted()
     assert recorded.args == launch.args and struct.unpack_from("<I", recorded.args, 24) == (100,)
+
+
+def test_a_launch_recorded_with_clusters_is_refused_where_the_kernel_sees_them() -> None:
+    text = HEAD + ".visible .entry k() { .reg .b32 %r<2>;\n mov.u32 %r1, %cluster_ctarank;\n ret; }\n"
+    program = bind(Document.parse(text.replace(".version 7.0", ".version 8.0")), "k")
+    for cluster in (None, (1, 1, 1)):
+        run.launch_from_capture(program, capture.Launch(0, "k", (2, 1, 1), (32, 1, 1), b"", cluster=cluster))
+    with pytest.raises(UnsupportedError, match="clusters of 2 blocks"):
+        run.launch_from_capture(program, capture.Launch(0, "k", (2, 1, 1), (32, 1, 1), b"", cluster=(2, 1, 1)))
+
+
+@pytest.mark.parametrize("shape", [(5, 2), (3, 5, 2), (4, 3, 5, 2)])
+def test_images_keep_their_dimensions(shape: tuple[int, ...]) -> None:
+    prepared = ptxgraft.load(PAINT).kernel("paint").prepare(1, 1, [ptxgraft.Texture(np.arange(np.prod(shape), dtype=np.uint8).reshape(shape), integers=True),
+                                                                 ptxgraft.Surface(np.zeros((2, 2, 1), np.uint32)), np.zeros(1, np.uint32), 0])  # fmt: skip
+    recorded = capture_of_launch(prepared.launch)
+    (again,) = run.launch_from_capture(prepared.launch.program, recorded).textures.values()
+    assert again.array.shape == shape and again.integers
+
+
+def capture_of_launch(launch: run.Launch) -> capture.Launch:
+    return run.capture_of(launch, run.snapshot(launch))

@@ -15,9 +15,10 @@ from ptxgraft.text.heads import extents
 _DIRECTIVE = ".reqnctapercluster"
 
 
-def check(program: Program) -> None:
-    """Raise ``UnsupportedError`` for the first instruction that would see a cluster of several blocks, which the entry asks for."""
-    asked = extents(dict(program.entry.directives).get(_DIRECTIVE, "1"))
+def check(program: Program, launched: tuple[int, int, int] | None = None) -> None:
+    """Raise ``UnsupportedError`` for the first instruction that would see a cluster of several blocks, which the launch (``launched``) or else the entry
+    asks for."""
+    asked = launched or extents(dict(program.entry.directives).get(_DIRECTIVE, "1"))
     if asked is None or math.prod(asked) == 1:
         return
     for instruction in program.instructions:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ptxgraft import capture
 from ptxgraft.errors import SourceError, UsageError
 from ptxgraft.isa.program import Program
+from ptxgraft.run import clusters
 from ptxgraft.run.images import Sampler, Surface, Texture
 from ptxgraft.run.launch import Launch
 from ptxgraft.run.memory import GAP, Allocation, Memory, allocate
@@ -37,9 +38,10 @@ def launch_from_capture(program: Program, recorded: capture.Launch, *, assume: A
     """A launch of ``program`` with the geometry, arguments, memory and images of a recorded one, allocations in the capture's order.
 
     A surface whose texels before the launch were not recorded is filled with the byte ``poison`` (None: zeros). Raises ``SourceError`` when the capture
-    lacks what running needs, ``UsageError`` when it does not fit the program.
+    lacks what running needs, ``UsageError`` when it does not fit the program, ``UnsupportedError`` when it needs clusters of several blocks.
     """
     notes: list[str] = []
+    clusters.check(program, recorded.cluster)
     held = parts_of(recorded, assume or Assume(), poison, notes)
     return Launch(
         program,
