@@ -1,8 +1,7 @@
-"""Tensor cores with a kind and with factors for blocks, and matrices of bytes through shared memory (PTX ISA manual, "mma", "mma.sp",
-"ldmatrix", "stmatrix": what came with PTX 8.6 and later).
+"""Tensor cores with a kind and with factors for blocks (PTX ISA manual, "mma", "mma.sp": what came with PTX 8.6 and later).
 
-Invariant: products mean what the numerics profile says (``isa.numerics``); the matrices through shared memory have roles and effects alone. A scale is a word with, in
-braces, the byte of it and the threads that it is taken from.
+Invariant: products mean what the numerics profile says (``isa.numerics``). A scale is a word with, in braces, the byte of it and the threads that it is
+taken from.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from ptxgraft.isa.fragments import Sparsity
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.numerics import MmaPlan, mma_plan
 from ptxgraft.isa.operands import Imm
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.table import instruction
 
 EIGHTS = "e4m3|e5m2|e3m2|e2m3|e2m1"
 SCALES: dict[str, Any] = {"scale_a": "in b32", "place_a": "in b16 x2", "scale_b": "in b32", "place_b": "in b16 x2"}
@@ -126,44 +125,3 @@ for _sparse, _twice, _b, _extra in (("", 1, 2, _NOTHING), ("sp::ordered_metadata
             _scaled(_shape, _kind.removeprefix("kind::"), _scale, _k)[bool(_sparse)], d="out f32 x4", a="in b32 x4", b=f"in b32 x{_b}",
             c="in f32 x4", **_extra, **SCALES, since=_since, specific="a" if _sparse and _k == 64 else "f",
         )  # fmt: skip
-
-
-# -- matrices through shared memory ---------------------------------------------------------------------------------------
-SPACE = "{space:shared|shared::cta}?"
-SPREAD = "b8x16.{source:b6x16_p32|b4x16_p64}"
-
-
-@instruction(
-    f"ldmatrix.sync.aligned.m8n16.{{num:x1|x2|x4}}.{SPACE}.{SPREAD}", r="out b32 {num}", p="addr", loads="{space}", convergent=True,
-    since=(8, 6), sm=100, specific="f",
-)  # fmt: skip
-@declare_only
-def ldmatrix_spread(lanes: Lanes) -> None:
-    """Load matrices of 8 rows of 16 six- or four-bit elements, each spread to a byte."""
-
-
-@instruction(
-    f"ldmatrix.sync.aligned.m16n16.{{num:x1|x2}}.trans.{SPACE}.{{type:b8}}", r="out b32 {count}", p="addr", loads="{space}", convergent=True,
-    derive=lambda num, **rest: {"count": f"x{2 * int(num[1:])}"}, since=(8, 6), sm=100, specific="f",
-)  # fmt: skip
-@declare_only
-def ldmatrix_bytes(lanes: Lanes) -> None:
-    """Load matrices of 16 rows of 16 bytes, transposed."""
-
-
-@instruction(
-    f"ldmatrix.sync.aligned.m16n16.{{num:x1|x2}}.trans.{SPACE}.{SPREAD}", r="out b32 {count}", p="addr", loads="{space}", convergent=True,
-    derive=lambda num, **rest: {"count": f"x{2 * int(num[1:])}"}, since=(8, 6), sm=100, specific="f",
-)  # fmt: skip
-@declare_only
-def ldmatrix_bytes_spread(lanes: Lanes) -> None:
-    """Load matrices of 16 rows of 16 six- or four-bit elements, each spread to a byte, transposed."""
-
-
-@instruction(
-    f"stmatrix.sync.aligned.m16n8.{{num:x1|x2|x4}}.trans.{SPACE}.{{type:b8}}", p="addr", r="in b32 {num}", stores="{space}", convergent=True,
-    since=(8, 6), sm=100, specific="f",
-)  # fmt: skip
-@declare_only
-def stmatrix_bytes(lanes: Lanes) -> None:
-    """Store matrices of 16 rows of 8 bytes, transposed."""
