@@ -97,7 +97,7 @@ def replays(path: Path, places: Sequence[str]) -> list[dict[str, Any]]:
             "bytes": sum(a.size for a in launch.allocations),
             "textures": len(launch.textures),
             "surfaces": len(launch.surfaces),
-            "variables": [v.name for v in launch.variables],
+            "variables": len(launch.variables),
             "notes": launch.notes,
         }
         for place in places:
@@ -133,7 +133,7 @@ def cost(folder: Path) -> dict[str, Any]:
         return float(subprocess.run([str(timing), str(size), str(launches)], capture_output=True, text=True, check=True).stdout)
 
     found: dict[str, Any] = {}
-    for name, size, launches in (("small", SMALL, 300), ("large", TIMED, 8)):
+    for name, size, launches in (("small", SMALL, 300), ("large", TIMED, 4)):
         bare = alone(size, launches) / launches
         _, printed = recorded([str(timing), str(size), str(launches)], folder / "watched.ptxcap", Choice("touch", (1,)))
         target = folder / f"{name}.ptxcap"
@@ -199,16 +199,23 @@ def main() -> None:
         folder = Path(name)
         print(f"CUPTI {find_cupti()}, library {build_library()}")
         here = HERE / "recorded"
+        python = sys.executable
         layers = Choice("gemm|softmax|SoftMax|layer_norm|cutlass|nvjet")
+        mapped = ["env", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", python, str(here / "torch_layers.py"), "large"]
+        jax = [
+            "env",
+            "XLA_PYTHON_CLIENT_ALLOCATOR=platform",
+            "XLA_FLAGS=--xla_gpu_enable_command_buffer=",
+            python,
+            str(here / "jax_layers.py"),
+        ]
         jobs: list[tuple[str, Sequence[str], Choice | None]] = [
             ("images", [str(build("images", folder))], None),
-            ("torch", [sys.executable, str(here / "torch_layers.py")], layers),
-            (
-                "torch_mapped",
-                ["env", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", sys.executable, str(here / "torch_layers.py")],
-                layers,
-            ),
-            ("triton", [sys.executable, str(here / "triton_attention.py")], Choice("^(attention|layer_norm)$")),
+            ("torch", [python, str(here / "torch_layers.py")], layers),
+            ("triton", [python, str(here / "triton_attention.py")], Choice("^(attention|layer_norm)$")),
+            ("cupy", [python, str(here / "cupy_kernels.py")], Choice("^(rotate|lengths)$")),
+            ("jax", jax, Choice("fusion")),
+            ("torch_mapped", mapped, Choice("softmax|SoftMax")),
         ]
         rows: list[dict[str, Any]] = []
         for job, command, choice in jobs:
@@ -221,7 +228,7 @@ def main() -> None:
         result = {"driver": recording.driver_version(), "programs": rows}
         if options.keep:
             options.keep.mkdir(parents=True, exist_ok=True)
-            names = [row["name"] + ".ptxcap" for row in rows if "failed" not in row]
+            names = [row["name"] + ".ptxcap" for row in rows if "failed" not in row and row["name"] != "torch_mapped"]
             subprocess.run(["tar", "-C", name, "-czf", str(options.keep / "captures.tar.gz"), *names], check=True)
         with contextlib.suppress(PtxgraftError, subprocess.CalledProcessError):
             result["cost"] = cost(folder)

@@ -17,13 +17,13 @@ static void check(cudaError_t error, const char *call) {
 
 __device__ int counter = 40;
 __constant__ float scales[4] = {1, 2, 3, 4};
-static __device__ float kept[64];
+static __device__ float kept[128];
 
 extern "C" __global__ void scale(float *values, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
-    values[i] = values[i] * scales[i & 3] + kept[i & 63];
-    if (i < 64) kept[i] += 1;
+    values[i] = values[i] * scales[i & 3] + kept[64 + (i & 63)];
+    if (i < 64) kept[i] += kept[64 + i] + 1;
     if (i == 0) counter += 2;
 }
 
@@ -45,6 +45,20 @@ extern "C" __global__ void together(unsigned *sums) {
 }
 
 extern "C" __global__ void pointers(float **table, float *out) { out[threadIdx.x] = table[threadIdx.x & 1][threadIdx.x]; }
+
+// Layers, levels, memory read as a line and as a plane: eleven texels a thread.
+extern "C" __global__ void kinds(cudaTextureObject_t layers, cudaTextureObject_t levels, cudaTextureObject_t line, cudaTextureObject_t plane, float *out) {
+    int x = threadIdx.x, y = threadIdx.y, i = y * blockDim.x + x;
+    float sum = tex1Dfetch<float>(line, i) + tex2D<float>(plane, x, y);
+    for (int layer = 0; layer < 3; layer++) sum += tex2DLayered<float>(layers, x + 0.5f, y + 0.5f, layer) * (layer + 1);
+    for (int level = 0; level < 3; level++) sum += tex2DLod<float>(levels, (x + 0.5f) / 8, (y + 0.5f) / 8, level) * 100;
+    out[i] = sum;
+}
+
+extern "C" __global__ void ranks(unsigned *out) {
+    auto cluster = cooperative_groups::this_cluster();
+    if (!threadIdx.x) out[blockIdx.x] = 100 * cluster.block_rank() + cluster.num_blocks();
+}
 
 static unsigned long long checksum = 14695981039346656037ull;
 
@@ -122,6 +136,48 @@ static void images(float *out) {
     mix_array(swapped, 64, 3);
 }
 
+static cudaTextureObject_t object_of(const cudaResourceDesc &resource, bool normalized, float most_level) {
+    cudaTextureDesc how = {};
+    cudaTextureObject_t made;
+    how.addressMode[0] = how.addressMode[1] = cudaAddressModeClamp, how.readMode = cudaReadModeElementType;
+    how.normalizedCoords = normalized, how.maxMipmapLevelClamp = most_level;
+    CHECK(cudaCreateTextureObject(&made, &resource, &how, nullptr));
+    return made;
+}
+
+static void other_kinds(float *out) {
+    std::vector<float> texels(8 * 8 * 3);
+    for (size_t i = 0; i < texels.size(); i++) texels[i] = float(i * i % 251);
+    cudaResourceDesc layers = {}, levels = {}, line = {}, plane = {};
+    auto format = cudaCreateChannelDesc<float>();
+    layers.resType = cudaResourceTypeArray, layers.res.array.array = array_of(8, 8, 3, cudaArrayLayered, texels);
+    levels.resType = cudaResourceTypeMipmappedArray;
+    CHECK(cudaMallocMipmappedArray(&levels.res.mipmap.mipmap, &format, make_cudaExtent(8, 8, 0), 4));
+    for (unsigned level = 0; level < 4; level++) {
+        cudaArray_t array;
+        size_t size = 8 >> level;
+        CHECK(cudaGetMipmappedArrayLevel(&array, levels.res.mipmap.mipmap, level));
+        CHECK(cudaMemcpy2DToArray(array, 0, 0, texels.data() + level, 4 * size, 4 * size, size, cudaMemcpyHostToDevice));
+    }
+    float *memory;
+    size_t pitch;
+    CHECK(cudaMalloc(&memory, 4 * texels.size()));
+    CHECK(cudaMemcpy(memory, texels.data(), 4 * texels.size(), cudaMemcpyHostToDevice));
+    line.resType = cudaResourceTypeLinear, line.res.linear = {memory, format, 4 * texels.size()};
+    void *rows;
+    CHECK(cudaMallocPitch(&rows, &pitch, 32, 8));
+    CHECK(cudaMemcpy2D(rows, pitch, texels.data(), 32, 32, 8, cudaMemcpyHostToDevice));
+    plane.resType = cudaResourceTypePitch2D, plane.res.pitch2D = {rows, format, 8, 8, pitch};
+    kinds<<<1, dim3(8, 8)>>>(object_of(layers, false, 0), object_of(levels, true, 3), object_of(line, false, 0), object_of(plane, false, 0), out);
+    mix(out, 256);
+    cudaLaunchConfig_t config = {dim3(4), dim3(32), 0, nullptr};
+    cudaLaunchAttribute cluster;
+    cluster.id = cudaLaunchAttributeClusterDimension, cluster.val.clusterDim = {2, 1, 1};
+    config.attrs = &cluster, config.numAttrs = 1;
+    CHECK(cudaLaunchKernelEx(&config, ranks, reinterpret_cast<unsigned *>(out)));
+    mix(out, 16);
+}
+
 static void memories(float *out) {
     float *managed, *pooled, *pinned, **table, *both[2];
     const int n = 1000;
@@ -163,6 +219,7 @@ int main() {
     CHECK(cudaMalloc(&out, 1 << 16));
     CHECK(cudaMemset(out, 0, 1 << 16));
     images(out);
+    other_kinds(out);
     memories(out);
     int counted;
     CHECK(cudaMemcpyFromSymbol(&counted, counter, 4));
