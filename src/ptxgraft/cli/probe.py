@@ -13,12 +13,15 @@ from rich.text import Text
 
 from ptxgraft import capture
 from ptxgraft.cli.console import (
+    AssemblerName,
     EngineName,
     EntryName,
+    ExecutorName,
     JsonFlag,
     LaunchName,
     ProfileName,
     PtxFile,
+    Timeout,
     make_folder,
     note,
     pick_launch,
@@ -87,6 +90,9 @@ def probe(
             show_default=False,
         ),
     ] = None,
+    on: ExecutorName = "cpu",
+    timeout: Timeout = None,
+    assembler: AssemblerName = "driver",
     engine: EngineName = "warp",
     profile: ProfileName = "sm_90",
     json: JsonFlag = False,
@@ -122,10 +128,11 @@ def probe(
     if run is not None:
         recorded = pick_launch(capture.open_capture(run), launch or name)
         readings: dict[str, Reading] = {}
+        where: dict[str, Any] = {"engine": engine, "profile": profile, "on": on, "timeout": timeout, "assembler": assembler}
         with about(run), working(f"running {recorded.label}"):
-            plain = replay(recorded, document, entry=name, engine=engine, profile=profile).outputs
+            plain = replay(recorded, document, entry=name, **where).outputs
             for probes in _that_fit(builds, recorded, build):
-                found = consult(Oracle(probes[0].document, name, probes), recorded, engine=engine, profile=profile, check=False)
+                found = consult(Oracle(probes[0].document, name, probes), recorded, check=False, **where)
                 readings |= found.readings
                 if any(o.data.size for o in plain) and (untouched is None or not untouched.exit_code):
                     untouched = compare(plain, found.outputs)
