@@ -48,12 +48,12 @@ class Device(cuda.Device):
         return self.images.surface(surface)
 
     def texels(self, image: Image, like: NDArray) -> NDArray:
-        """What an image holds now, in the shape and dtype of ``like``."""
-        return self.images.texels(image, like)
+        """What a surface holds now, in the shape and dtype of ``like``."""
+        return self.images.texels(image, Surface(like))
 
     def fill(self, image: Image, data: NDArray) -> None:
-        """Copy texels into an image."""
-        self.images.fill(image, data)
+        """Copy texels into a surface."""
+        self.images.fill(image, Surface(data))
 
     def free(self) -> None:
         self.images.free()

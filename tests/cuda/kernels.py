@@ -86,3 +86,14 @@ mov.b32 %r6, %f3;
 sust.b.2d.b32.trap [%rd2, {%r5, %r4}], {%r6};""",
 )
 """surface[y, x] = 2 * texture[y, x], one thread a texel; the last argument is not looked at."""
+
+
+def fetches(opcode: str, coordinates: str) -> str:
+    """A module that stores what one ``tex`` gives for each thread, four words each."""
+    return entry(
+        ".param .u64 texture, .param .u64 out",
+        f"""mov.u32 %r3, %tid.x; ld.param.u64 %rd1, [texture]; ld.param.u64 %rd2, [out];
+cvt.rn.f32.u32 %f1, %r3; mul.f32 %f1, %f1, 0f3D800000; mov.f32 %f2, 0f3E99999A; mov.f32 %f7, 0f3F19999A; and.b32 %r4, %r3, 1;
+{opcode} {{%f3, %f4, %f5, %f6}}, [%rd1, {coordinates};
+mul.wide.u32 %rd3, %r3, 16; add.u64 %rd4, %rd2, %rd3; st.global.v4.f32 [%rd4], {{%f3, %f4, %f5, %f6}};""",
+    )

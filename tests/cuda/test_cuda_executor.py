@@ -104,6 +104,33 @@ def test_textures_and_surfaces(gpu: str) -> None:
     assert np.array_equal(surface, 2 * texels)
 
 
+IMAGES = {
+    "1d": ("tex.1d.v4.f32.f32", "{%f1}]", (16, 1), {}),
+    "2d linear": ("tex.2d.v4.f32.f32", "{%f1, %f2}]", (8, 16, 2), {"filter": "linear"}),
+    "3d": ("tex.3d.v4.f32.f32", "{%f1, %f2, %f7, %f7}]", (4, 8, 16, 1), {}),
+    "layers": ("tex.a2d.v4.f32.f32", "{%r4, %f1, %f2, %f2}]", (2, 8, 16, 4), {"layered": True}),
+    "1d layers": ("tex.a1d.v4.f32.f32", "{%r4, %f1}]", (2, 16, 1), {"layered": True}),
+    "cube": ("tex.cube.v4.f32.f32", "{%f1, %f2, %f7, %f7}]", (6, 8, 8, 1), {"cube": True}),
+    "level": ("tex.level.2d.v4.f32.f32", "{%f1, %f2}], %f7", (8, 16, 1), {"levels": 4, "mip_filter": "linear", "filter": "linear"}),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_of_all_shapes_read_as_on_the_cpu(gpu: str, name: str) -> None:
+    opcode, coordinates, shape, settings = IMAGES[name]
+    settings = dict(settings)
+    random = np.random.default_rng(9)
+    levels = settings.pop("levels", 1)
+    arrays = [random.random((*(max(1, s >> n) for s in shape[:-1]), shape[-1]), np.float32) for n in range(levels)]
+    texture = Texture(arrays[0], normalized=True, address="wrap", mipmaps=arrays[1:], **settings)
+    module = ptxgraft.load(kernels.fetches(opcode, coordinates))
+    found = {}
+    for on in ("cpu", "cuda"):
+        found[on] = np.zeros((16, 4), np.float32)
+        module.kernel("k", on=on).launch((1,), (16,), [texture, found[on]])
+    assert found["cpu"].any() and found["cuda"].tobytes() == found["cpu"].tobytes()
+
+
 def test_only_handles_are_exchanged_for_handles() -> None:
     args = struct.pack("<4Q", 1, 2, 1, 0x5008)
     spans = [(0x5000, 8, 0x9000), (0x5008, 8, 0xA000)]

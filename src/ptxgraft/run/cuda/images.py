@@ -5,6 +5,7 @@ Invariant: an array holds exactly the texels of the image it was made for; what 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,19 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgraft.run.cuda.driver import Device
-from ptxgraft.run.images import ADDRESS_MODES, Surface, Texture
+from ptxgraft.run.images import ADDRESS_MODES, FILTERS, Surface, Texture
 
-_SURFACE_LDST = 0x02
-_READ_AS_INTEGER, _NORMALIZED = 0x01, 0x02
+_LAYERED, _SURFACE_LDST, _CUBEMAP, _GATHER = 0x01, 0x02, 0x04, 0x08
+"""CUDA_ARRAY3D_*."""
+_READ_AS_INTEGER, _NORMALIZED, _SEAMLESS = 0x01, 0x02, 0x40
+"""CU_TRSF_*."""
+_MOST_GATHERED = 1 << 15
+"""Texels along an axis of an image that may be gathered from."""
 
 
 @dataclass(slots=True)
 class Image:
-    """A texture or surface object: ``handle`` is what kernels get. ``array`` is the driver's array behind it."""
+    """A texture or surface object: ``handle`` is what kernels get. ``array`` is the driver's array behind it, of a mipmapped texture its mipmapped array."""
 
     handle: int
     array: Any
     surface: bool
+    mipmapped: bool = False
 
 
 @dataclass(eq=False)
@@ -35,67 +41,83 @@ class Images:
     made: list[Image] = field(default_factory=list)
 
     def texture(self, texture: Texture) -> Image:
-        """A texture object over a copy of ``texture.array``, with its filter, address modes and kind of coordinates."""
+        """A texture object over a copy of the texture's levels, with its filters, address modes and kind of coordinates."""
         driver = self.device.driver
-        array = self._array(texture, 0)
+        gathers = texture.geometry == "2d" and max(texture.array.shape[:2]) <= _MOST_GATHERED
+        array = self._array(texture, texture.levels, _GATHER if gathers else 0)
         description = driver.CUDA_TEXTURE_DESC()
         modes = {name: getattr(driver.CUaddress_mode, f"CU_TR_ADDRESS_MODE_{name.upper()}") for name in ADDRESS_MODES}
         description.addressMode = [modes[name] for name in texture.address]
-        filters = driver.CUfilter_mode
-        description.filterMode = filters.CU_TR_FILTER_MODE_LINEAR if texture.filter == "linear" else filters.CU_TR_FILTER_MODE_POINT
+        filters = {name: getattr(driver.CUfilter_mode, f"CU_TR_FILTER_MODE_{name.upper()}") for name in FILTERS}
+        description.filterMode, description.mipmapFilterMode = filters[texture.filter], filters[texture.mip_filter]
+        description.mipmapLevelBias = texture.bias
+        description.minMipmapLevelClamp, description.maxMipmapLevelClamp = texture.lowest, texture.highest
         description.flags = (_NORMALIZED if texture.normalized else 0) | (_READ_AS_INTEGER if texture.reads_integers else 0)
-        return self._keep(array, False, "cuTexObjectCreate", self._resource(array), description, None)
+        description.flags |= _SEAMLESS if texture.seamless else 0
+        mipmapped = len(texture.levels) > 1
+        return self._keep(array, mipmapped, False, "cuTexObjectCreate", self._resource(array, mipmapped), description, None)
 
     def surface(self, surface: Surface) -> Image:
         """A surface object over a copy of ``surface.array``."""
-        array = self._array(surface, _SURFACE_LDST)
-        return self._keep(array, True, "cuSurfObjectCreate", self._resource(array))
+        array = self._array(surface, (surface.array,), _SURFACE_LDST)
+        return self._keep(array, False, True, "cuSurfObjectCreate", self._resource(array, False))
 
-    def texels(self, image: Image, like: NDArray) -> NDArray:
-        """What an image holds now, in the shape and dtype of ``like``."""
-        data = np.empty_like(like, order="C")
-        self._copy(image.array, data, to_device=False)
+    def texels(self, image: Image, like: Surface) -> NDArray:
+        """What a surface holds now, in the shape and dtype of ``like.array``."""
+        data = np.empty_like(like.array, order="C")
+        self._copy(image.array, data, like.geometry, to_device=False)
         return data
 
-    def fill(self, image: Image, data: NDArray) -> None:
-        """Copy texels into an image."""
-        self._copy(image.array, np.ascontiguousarray(data), to_device=True)
+    def fill(self, image: Image, surface: Surface) -> None:
+        """Copy a surface's texels into its object."""
+        self._copy(image.array, np.ascontiguousarray(surface.array), surface.geometry, to_device=True)
 
     def free(self) -> None:
         """Free all textures and surfaces made so far."""
         driver = self.device.driver
         for image in self.made:
             (driver.cuSurfObjectDestroy if image.surface else driver.cuTexObjectDestroy)(image.handle)
-            driver.cuArrayDestroy(image.array)
+            self._destroy(image.array, image.mipmapped)
         self.made.clear()
 
-    def _keep(self, array: Any, surface: bool, call: str, *arguments: Any) -> Image:
+    def _destroy(self, array: Any, mipmapped: bool) -> None:
+        (self.device.driver.cuMipmappedArrayDestroy if mipmapped else self.device.driver.cuArrayDestroy)(array)
+
+    def _keep(self, array: Any, mipmapped: bool, surface: bool, call: str, *arguments: Any) -> Image:
         try:
-            made = Image(int(self.device.call(call, *arguments)), array, surface)
+            made = Image(int(self.device.call(call, *arguments)), array, surface, mipmapped)
         except BaseException:
-            self.device.driver.cuArrayDestroy(array)
+            self._destroy(array, mipmapped)
             raise
         self.made.append(made)
         return made
 
-    def _array(self, image: Texture | Surface, flags: int) -> Any:
-        """A driver array holding a copy of the image's texels; [width, c] and [height, width, c] have no depth."""
-        driver = self.device.driver
+    def _array(self, image: Texture | Surface, levels: Sequence[NDArray], flags: int) -> Any:
+        """A driver array, mipmapped where there are several levels, holding a copy of the texels."""
+        driver, call, geometry = self.device.driver, self.device.call, image.geometry
         description = driver.CUDA_ARRAY3D_DESCRIPTOR()
-        width, height, depth = [*image.array.shape[-2::-1], 0, 0][:3]
-        description.Width, description.Height, description.Depth = width, height, depth
+        width, height, depth = _extent(image.array, geometry)
+        description.Width = width
+        description.Height = 0 if geometry in ("1d", "a1d") else height
+        description.Depth = 0 if geometry in ("1d", "2d") else depth
         description.Format = driver.CUarray_format(image.format)
         description.NumChannels = image.array.shape[-1]
-        description.Flags = flags
-        array = self.device.call("cuArray3DCreate", description, note=f" (an array of shape {image.array.shape}, format {image.format})")
-        self._copy(array, np.ascontiguousarray(image.array), to_device=True)
+        description.Flags = flags | (_LAYERED if image.layered else 0) | (_CUBEMAP if image.cube else 0)
+        note = f" (an array of shape {image.array.shape}, format {image.format}, {len(levels)} levels)"
+        if len(levels) == 1:
+            array = call("cuArray3DCreate", description, note=note)
+            self._copy(array, np.ascontiguousarray(levels[0]), geometry, to_device=True)
+            return array
+        array = call("cuMipmappedArrayCreate", description, len(levels), note=note)
+        for number, texels in enumerate(levels):
+            self._copy(call("cuMipmappedArrayGetLevel", array, number), np.ascontiguousarray(texels), geometry, to_device=True)
         return array
 
-    def _copy(self, array: Any, data: NDArray, to_device: bool) -> None:
+    def _copy(self, array: Any, data: NDArray, geometry: str, to_device: bool) -> None:
         driver = self.device.driver
         copy = driver.CUDA_MEMCPY3D()
         kinds = driver.CUmemorytype
-        width, height, depth = [*data.shape[-2::-1], 1, 1][:3]
+        width, height, depth = _extent(data, geometry)
         row = width * data.shape[-1] * data.itemsize
         if to_device:
             copy.srcMemoryType, copy.srcHost, copy.srcPitch, copy.srcHeight = kinds.CU_MEMORYTYPE_HOST, data.ctypes.data, row, height
@@ -108,9 +130,19 @@ class Images:
         if not to_device:
             self.device.call("cuStreamSynchronize", self.device.stream)
 
-    def _resource(self, array: Any) -> Any:
+    def _resource(self, array: Any, mipmapped: bool) -> Any:
         driver = self.device.driver
         description = driver.CUDA_RESOURCE_DESC()
-        description.resType = driver.CUresourcetype.CU_RESOURCE_TYPE_ARRAY
-        description.res.array.hArray = array
+        if mipmapped:
+            description.resType = driver.CUresourcetype.CU_RESOURCE_TYPE_MIPMAPPED_ARRAY
+            description.res.mipmap.hMipmappedArray = array
+        else:
+            description.resType = driver.CUresourcetype.CU_RESOURCE_TYPE_ARRAY
+            description.res.array.hArray = array
         return description
+
+
+def _extent(array: NDArray, geometry: str) -> tuple[int, int, int]:
+    """(width, height, depth) in texels as copies count them: layers and faces are depth."""
+    sizes = (array.shape[1], 1, array.shape[0]) if geometry == "a1d" else (*array.shape[-2::-1], 1, 1)
+    return sizes[0], sizes[1], sizes[2]

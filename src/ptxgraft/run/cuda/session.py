@@ -125,7 +125,7 @@ class Session:
         for address, buffer in zip(self.placement.addresses, self.kept, strict=True):
             self.device.copy(address, buffer.address, buffer.size)
         for handle, surface in self.work.surfaces.items():
-            self.images.fill(self.handles[handle], surface.array)
+            self.images.fill(self.handles[handle], surface)
 
     def flush(self) -> None:
         """Drive everything out of the L2 cache, in the order of the stream."""
@@ -140,7 +140,7 @@ class Session:
         return Left(
             [self.device.read(address, span.data.size) for span, address in placed],
             {name: self._read_variable(there, self.work.variables[name]) for name, there in self._variables(code).items()},
-            {handle: self.images.texels(self.handles[handle], s.array) for handle, s in self.work.surfaces.items()},
+            {handle: self.images.texels(self.handles[handle], s) for handle, s in self.work.surfaces.items()},
         )
 
     # -- what a kernel is told ----------------------------------------------------------------------------------------

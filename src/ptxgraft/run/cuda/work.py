@@ -5,7 +5,7 @@ Invariant: a ``Work`` shares no memory with its launch's results: what the GPU l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +18,7 @@ from ptxgraft.run.images import Surface, Texture
 from ptxgraft.run.launch import STACK_BYTES, Launch, asks_for_workspace
 from ptxgraft.run.memory import Allocation
 from ptxgraft.run.recording import POISON, Assume, parts_of
+from ptxgraft.run.references import KINDS
 from ptxgraft.run.variables import address_bytes
 
 POINTER_BYTES = 8
@@ -84,6 +85,7 @@ def work_of(launch: Launch) -> Work:
             f"{launch.program.name}: blocks of malloc from earlier launches on cpu cannot be taken to a GPU", hint="run it on cpu"
         )
     program = launch.program
+    _no_references(program.name, [v.name for v in program.variables if v.type in KINDS])
     return Work(
         launch.grid,
         launch.block,
@@ -104,6 +106,7 @@ def work_from_capture(
 ) -> Work:
     """A recorded launch as work for a GPU; what had to be assumed goes to ``notes``. Without a ``program`` (the capture holds no PTX) what PTX would tell is
     taken from the record. Arguments and errors as for ``run.launch_from_capture``."""
+    _no_references(recorded.label, [i.reference for i in recorded.images if i.reference is not None])
     held = parts_of(recorded, assume or Assume(), poison, notes)
     return Work(
         recorded.grid,
@@ -119,6 +122,14 @@ def work_from_capture(
         tuple(i.arg_offset for i in recorded.images),
         recorded.cluster,
     )
+
+
+def _no_references(who: str, names: Sequence[str]) -> None:
+    if names:
+        raise UnsupportedError(
+            f"{who}: images are bound to the references {', '.join(names)}, which the executor cuda does not do",
+            hint="texture and surface objects work, and cpu runs references",
+        )
 
 
 def stack_for(program: Program | None) -> int:

@@ -21,7 +21,7 @@ from ptxgraft.errors import KernelFault, PtxgraftError
 from ptxgraft.isa.binding import bind
 from ptxgraft.run import variables
 from ptxgraft.run.execution import execute
-from ptxgraft.run.images import ADDRESS_MODES, Surface, Texture
+from ptxgraft.run.images import ADDRESS_MODES, FILTERS, Surface, Texture
 from ptxgraft.run.launch import Launch
 from ptxgraft.run.memory import Allocation, padded
 from ptxgraft.text import Document
@@ -70,7 +70,7 @@ CUmemAccess_flags = _numbers("CUmemAccess_flags", "NONE", "READ", "READ_WRITE", 
 CUmemorytype = _numbers("CUmemorytype", "NONE", "CU_MEMORYTYPE_HOST", "CU_MEMORYTYPE_DEVICE", "CU_MEMORYTYPE_ARRAY")
 CUaddress_mode = _numbers("CUaddress_mode", *(f"CU_TR_ADDRESS_MODE_{m.upper()}" for m in ADDRESS_MODES))
 CUfilter_mode = _numbers("CUfilter_mode", "CU_TR_FILTER_MODE_POINT", "CU_TR_FILTER_MODE_LINEAR")
-CUresourcetype = _numbers("CUresourcetype", "CU_RESOURCE_TYPE_ARRAY")
+CUresourcetype = _numbers("CUresourcetype", "CU_RESOURCE_TYPE_ARRAY", "CU_RESOURCE_TYPE_MIPMAPPED_ARRAY")
 CUlaunchAttributeID = _numbers(
     "CUlaunchAttributeID", "IGNORE", "ACCESS", "CU_LAUNCH_ATTRIBUTE_COOPERATIVE", "SYNC", "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"
 )
@@ -97,7 +97,7 @@ def CUlaunchAttributeValue():
 
 
 def CUDA_RESOURCE_DESC():
-    return SimpleNamespace(res=SimpleNamespace(array=SimpleNamespace()))
+    return SimpleNamespace(res=SimpleNamespace(array=SimpleNamespace(), mipmap=SimpleNamespace()))
 
 
 def CUmemAllocationProp():
@@ -384,13 +384,35 @@ def cuMemsetD8Async(target, value, size, stream):
 
 
 # -- images -------------------------------------------------------------------------------------------------------------
-@_call
-def cuArray3DCreate(description):
+def _array(description, level=0):
     from ptxgraft.capture import image_format
 
+    fixed = 1 if description.Flags & 5 else 0  # layers and faces are not halved
     sizes = [n for n in (description.Depth, description.Height, description.Width) if n]
-    dtype = image_format(description.Format).dtype
-    return SimpleNamespace(texels=np.zeros((*sizes, description.NumChannels), dtype), description=description)
+    sizes = [*sizes[:fixed], *(max(1, n >> level) for n in sizes[fixed:])]
+    return SimpleNamespace(
+        texels=np.zeros((*sizes, description.NumChannels), image_format(description.Format).dtype), description=description
+    )
+
+
+@_call
+def cuArray3DCreate(description):
+    return _array(description)
+
+
+@_call
+def cuMipmappedArrayCreate(description, levels):
+    return SimpleNamespace(levels=[_array(description, n) for n in range(levels)], description=description)
+
+
+@_call
+def cuMipmappedArrayGetLevel(array, level):
+    return array.levels[level]
+
+
+@_call
+def cuMipmappedArrayDestroy(array):
+    array.levels = None
 
 
 @_call
@@ -424,18 +446,24 @@ def _handle(image) -> int:
 
 @_call
 def cuTexObjectCreate(resource, description, view):
-    array = resource.res.array.hArray
-    kind = ("point", "linear")[description.filterMode]
-    modes = tuple(ADDRESS_MODES[m] for m in description.addressMode)
-    integers, normalized = bool(description.flags & 1), bool(description.flags & 2)
-    return _handle(Texture(array.texels, array.description.Format, kind, modes, normalized, integers))
+    mipmapped = resource.resType == CUresourcetype.CU_RESOURCE_TYPE_MIPMAPPED_ARRAY
+    array = resource.res.mipmap.hMipmappedArray if mipmapped else resource.res.array.hArray
+    first, *below = [level.texels for level in array.levels] if mipmapped else [array.texels]
+    flags, made = description.flags, array.description.Flags
+    texture = Texture(
+        first, array.description.Format, FILTERS[description.filterMode], tuple(ADDRESS_MODES[m] for m in description.addressMode),
+        bool(flags & 2), bool(flags & 1), bool(made & 1), bool(made & 4), below, FILTERS[description.mipmapFilterMode],
+        description.mipmapLevelBias, description.minMipmapLevelClamp, description.maxMipmapLevelClamp, bool(flags & 0x40),
+    )  # fmt: skip
+    return _handle(texture)
 
 
 @_call
 def cuSurfObjectCreate(resource):
     array = resource.res.array.hArray
-    assert array.description.Flags & 2, "an array that surfaces may not be made of"
-    return _handle(Surface(array.texels, array.description.Format))
+    made = array.description.Flags
+    assert made & 2, "an array that surfaces may not be made of"
+    return _handle(Surface(array.texels, array.description.Format, bool(made & 1), bool(made & 4)))
 
 
 @_call
