@@ -159,6 +159,8 @@ def test_of_many_accesses_those_in_loops_stay_in_place():
     loop = program_of("L:\n" + load * (IN_LOOPS + 30) + "    setp.ne.u32 %p1, %r1, 0;\n    @%p1 bra L;\n")
     assert accesses_called(loop) == set(range(IN_LOOPS, IN_LOOPS + 30)) and passes_for(loop) == "quick"
     assert not accesses_called(program_of("    ld.param.u64 %rd0, [out];\n" * 100))
+    copies = "    cp.async.ca.shared.global [%r5], [%rd1], 16;\n    cp.async.ca.shared.global [%r5], [%rd1], 16, %r1;\n"
+    assert accesses_called(program_of(copies)) == {1}
 
 
 def test_layouts_are_aligned_and_apart():

@@ -19,7 +19,7 @@ MANY_CALLED = 24
 """With more accesses left to functions a program gets LLVM's quick passes: the full ones take a time that grows with the square of its blocks."""
 
 IN_LOOPS, IN_PLACE = 32, 16
-"""Accesses that are written out in place: those in loops if they are no more than the first, all others if no more than the second. The rest are
+"""Accesses that are written out in place: so many of those in loops, and all others if there are no more than the second number in all. The rest are
 functions' (``warp_called``): twice to three times as slow, and compiled ten times as fast."""
 
 _ACCESS = 16
@@ -36,8 +36,8 @@ def compile_cost(instruction: Instruction) -> int:
         return 0
     if form.family == "memory":
         elements = max((r.count for r in form.roles), default=1)
-        if form.loads and form.stores:  # a copy; where its size is given, it reads five times
-            return 30 if sum(o is not None for o in instruction.operands) > 3 else 3
+        if form.loads and form.stores:
+            return 25 if _in_parts(instruction) else 3
         return 1 + elements // 4
     return 8 if form.root in ("prmt", "div", "rem") else _COSTS.get(form.family, 1)
 
@@ -54,9 +54,16 @@ def accesses_called(program: Program) -> set[int]:
         i.index for i in program.instructions if i.form is not None and i.form.family == "memory" and (i.form.loads or i.form.stores)
     ]
     accesses = [index for index in accesses if not _one_address(program.instructions[index])]
-    inside = [index for index in accesses if looped[index]]
-    outside = [index for index in accesses if not looped[index]]
-    return {*inside[IN_LOOPS:], *(outside if len(accesses) > IN_PLACE else ())}
+    called = {index for index in accesses if _in_parts(program.instructions[index])}
+    inside = [index for index in accesses if looped[index] and index not in called]
+    outside = [index for index in accesses if not looped[index] and index not in called]
+    return called.union(inside[IN_LOOPS:], outside if len(inside) + len(outside) > IN_PLACE else ())
+
+
+def _in_parts(instruction: Instruction) -> bool:
+    """Is it a copy whose source may be shorter than it? That reads five times, and is never written out in place."""
+    form = instruction.form
+    return form is not None and bool(form.loads and form.stores) and sum(o is not None for o in instruction.operands) > 3
 
 
 def _one_address(instruction: Instruction) -> bool:
