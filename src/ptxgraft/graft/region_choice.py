@@ -58,7 +58,7 @@ def labelled_region(program: Program, first: str, behind: str | None) -> Region:
     labels = program.labels
     for name in (first, behind):
         if name is not None and name not in labels:
-            some = ", ".join(list(labels)[:8])
+            some = ", ".join(sorted(labels, key=lambda n: labels[n])[:8])
             raise UsageError(f"{program.name!r} has no label {name!r}", hint=f"its labels are {some}" if labels else "it has none")
     start = labels[first]
     end = labels[behind] if behind is not None else min((i for i in labels.values() if i > start), default=len(program.instructions) - 1)

@@ -220,10 +220,10 @@ def _add_callee(edit: Editing, made: Cut, name: str, rendered: Rendered) -> None
 
 
 def _declare_array(edit: Editing, piece: Excerpt, declaration: str) -> None:
-    """Declare a new array behind the entry's own, so that theirs keep their addresses: kernels reckon with the low bits."""
+    """Declare a new array behind the entry's own, so that theirs keep their addresses (kernels reckon with the low bits), and before its first use."""
     document, entry = piece.document, piece.program.entry
     scope = document.scopes[entry.scope]
-    arrays = [s for s in directives_in(document, scope, ".shared") if not piece.first.start <= s.start < piece.last.end]
+    arrays = [s for s in directives_in(document, scope, ".shared") if s.start < piece.first.start]
     if arrays:
         edit.script.insert_after(arrays[-1], declaration)
     else:
