@@ -6,7 +6,7 @@ stay. What is shared by several cuts of one module (fresh names, merged function
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ptxgraft.errors import PtxgraftError, UsageError
@@ -41,8 +41,7 @@ class Editing:
     version: tuple[int, int]
     names: set[str]
     _merged: dict[tuple[int, str], Merged] = field(default_factory=dict)
-    _open: dict[str, str] = field(default_factory=dict)
-    _named: dict[str, str] = field(default_factory=dict)
+    _open: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
     _rooms: dict[str, Room] = field(default_factory=dict)
 
     @classmethod
@@ -80,14 +79,13 @@ class Editing:
         self.names.add(name)
         return name
 
-    def open_callee(self, wanted: str, head: Callable[[str], str]) -> str:
-        """A name for a function that is only declared: declared once for all cuts that would call it with the same head."""
-        if self._open.get(wanted) != head(wanted):
-            name = self.callee(wanted)
-            self._open[wanted] = head(wanted)
-            self._named[wanted] = name
-            self.add(head(name))
-        return self._named[wanted]
+    def open_callee(self, wanted: str, face: Interface) -> str:
+        """A name for a function that is only declared: declared once for all cuts that would call it with parameters of the same types."""
+        key = (wanted, tuple(p.type for p in face.passed))
+        if key not in self._open:
+            self._open[key] = self.callee(wanted)
+            self.add(face.declaration(self._open[key], ".extern .func") + ";")
+        return self._open[key]
 
     def add(self, text: str) -> None:
         """Put a function or a declaration at module scope, before the first entry that is cut."""
@@ -207,7 +205,7 @@ def _define(edit: Editing, made: Cut, callee: str) -> None:
         if first:
             edit.add(merged.text)
     elif given is None:
-        made.callee = edit.open_callee(callee, lambda name: face.declaration(name, ".extern .func") + ";")
+        made.callee = edit.open_callee(callee, face)
         made.declaration = face.declaration(made.callee, ".extern .func") + ";"
     else:
         made.callee = edit.callee(callee)
