@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ptxgraft import __version__
 from ptxgraft.cli.console import JsonFlag, show
+from ptxgraft.errors import PtxgraftError
 from ptxgraft.graft import find_nvcc, find_ptxas
 from ptxgraft.isa import ENTRIES
 from ptxgraft.isa.numerics import PROFILES
@@ -19,6 +20,7 @@ from ptxgraft.lower.jit import host
 from ptxgraft.report import Listing
 from ptxgraft.run import cuda
 from ptxgraft.run.cache import default_directory
+from ptxgraft.run.recorder import find_compiler, find_cupti
 
 
 def doctor(json: JsonFlag = False) -> None:
@@ -98,6 +100,10 @@ def _tools() -> dict[str, dict]:
             }
         else:
             found[name] = {"available": True, "why": f"{_version(str(path))} at {path}"}
+    try:
+        found["recorder"] = {"available": True, "why": f"ptxgraft record: {find_compiler()} and {find_cupti()}"}
+    except PtxgraftError as error:
+        found["recorder"] = {"available": False, "why": str(error)}
     return found
 
 

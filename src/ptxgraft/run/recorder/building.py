@@ -26,7 +26,7 @@ LIBRARIES = ("-ldl",)
 
 def build_library() -> Path:
     """The injected library, compiled if it is not there yet. Raises ``UsageError`` when it cannot be compiled."""
-    compiler = _compiler()
+    compiler = find_compiler()
     sources = sorted(SOURCES.glob("*.[ch]"))
     digest = hashlib.sha256(repr((compiler, FLAGS, LIBRARIES)).encode())
     for source in sources:
@@ -44,7 +44,8 @@ def build_library() -> Path:
     return library
 
 
-def _compiler() -> str:
+def find_compiler() -> str:
+    """The C compiler: ``$CC``, else the first of cc, gcc and clang on PATH. Raises ``UsageError`` when there is none."""
     given = os.environ.get("CC", "")
     for name in [given] if given else ["cc", "gcc", "clang"]:
         if found := shutil.which(name):
