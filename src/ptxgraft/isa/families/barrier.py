@@ -7,9 +7,10 @@ Fences order memory, which is in order already.
 from __future__ import annotations
 
 from ptxgraft.isa.lanes import Lanes, Value
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.table import declare_only, instruction, refused
 
 BLOCK = {"cta": ((7, 8), 30)}
+_INSTEAD = "clusters of one block are what runs here, and bar.sync is their barrier; on='cuda' runs it where the GPU has it"
 CLUSTER = {"release": ((8, 0), 90), "relaxed": ((8, 0), 90), "acquire": ((8, 0), 90)}
 
 
@@ -79,13 +80,13 @@ def bar_warp_sync(lanes: Lanes, membermask: Value) -> None:
 
 
 @instruction("barrier.cluster.{action:arrive}.{sem:release|relaxed}?.{aligned}?", needs=CLUSTER, since=(7, 8), sm=90)
-@declare_only
+@refused(_INSTEAD)
 def barrier_cluster_arrive(lanes: Lanes) -> None:
     """Count this thread as come to its cluster's barrier."""
 
 
 @instruction("barrier.cluster.{action:wait}.{sem:acquire}?.{aligned}?", needs=CLUSTER, since=(7, 8), sm=90)
-@declare_only
+@refused(_INSTEAD)
 def barrier_cluster_wait(lanes: Lanes) -> None:
     """Wait for the cluster's barrier."""
 

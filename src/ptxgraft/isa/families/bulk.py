@@ -14,8 +14,12 @@ from ptxgraft.isa.families.atomic import float_extreme, float_sum, integer_updat
 from ptxgraft.isa.families.mbarrier import complete
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.operands import Imm
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.table import instruction, refused
 from ptxgraft.isa.types import type_of
+
+_WHOLE = "cp.async.bulk without .ignore_oob copies what lies in memory as a whole; on='cuda' runs it where the GPU has it"
+_PLAIN = "cp.async.bulk without a tensor map copies and reduces rows; on='cuda' runs it where the GPU has it"
+_ONE = "cp.async.bulk and cp.reduce.async.bulk on the memory of one GPU do; on='cuda' runs it where the GPU has it"
 
 COUNTED = "mbarrier::complete_tx::bytes"
 HINT = "{hint:L2::cache_hint}?"
@@ -108,7 +112,7 @@ def bulk_in(
     f"cp.async.bulk.shared::cta.global.{COUNTED}.{HINT}.ignore_oob", to="addr", source="addr", size="in u32", left="in u32", right="in u32",
     mbar="addr", policy="{policy}", loads="global", stores="shared", derive=_asked, since=(9, 2), sm=90,
 )  # fmt: skip
-@declare_only
+@refused(_WHOLE)
 def bulk_in_loose(lanes: Lanes) -> None:
     """As above, where up to fifteen bytes at each end may lie outside of memory."""
 
@@ -204,7 +208,7 @@ def _tensor_asked(dim: str, mode: str = "", **flags: str) -> Mapping[str, str]:
     derive=_tensor_asked, legal=lambda *, dim, dst, mode, multicast, hint: _mode_legal(dim, mode) and (dst != "shared::cta" or not multicast),
     needs={"shared::cta": ((8, 6), 90)}, since=(8, 0), sm=90,
 )  # fmt: skip
-@declare_only
+@refused(_PLAIN)
 def tensor_in(lanes: Lanes) -> None:
     """Copy a box of a tensor from global to shared memory and count its bytes at an mbarrier."""
 
@@ -217,7 +221,7 @@ def tensor_in(lanes: Lanes) -> None:
     legal=lambda *, dim, dst, mode, multicast, group, hint: _mode_legal(dim, mode) and (dst != "shared::cta" or not multicast),
     since=(8, 6), sm=100, specific="f",
 )  # fmt: skip
-@declare_only
+@refused(_PLAIN)
 def tensor_in_group(lanes: Lanes) -> None:
     """As above, rows gathered or convolution columns with a halo; ``cta_group::2`` counts at the mbarrier of a block of the pair."""
 
@@ -227,7 +231,7 @@ def tensor_in_group(lanes: Lanes) -> None:
     source="addr", policy="{policy}", loads="shared", stores="global", derive=_asked,
     legal=lambda *, dim, mode, hint: _mode_legal(dim, mode), since=(8, 0), sm=90,
 )  # fmt: skip
-@declare_only
+@refused(_PLAIN)
 def tensor_out(lanes: Lanes) -> None:
     """Copy a box of a tensor from shared to global memory."""
 
@@ -236,7 +240,7 @@ def tensor_out(lanes: Lanes) -> None:
     f"cp.async.bulk.tensor.{{dim:2d}}.global.shared::cta.tile::scatter4.bulk_group.{HINT}", tensor="resource s32", source="addr",
     policy="{policy}", loads="shared", stores="global", derive=_asked, since=(8, 6), sm=100, specific="f",
 )  # fmt: skip
-@declare_only
+@refused(_PLAIN)
 def tensor_scatter(lanes: Lanes) -> None:
     """Copy four rows from shared memory to rows of a tensor in global memory."""
 
@@ -246,7 +250,7 @@ def tensor_scatter(lanes: Lanes) -> None:
     tensor="resource s32", source="addr", policy="{policy}", loads="shared", stores="global", derive=_asked,
     legal=lambda *, dim, op, mode, hint: _mode_legal(dim, mode), since=(8, 0), sm=90,
 )  # fmt: skip
-@declare_only
+@refused(_PLAIN)
 def tensor_reduce(lanes: Lanes) -> None:
     """Combine a box of a tensor in shared memory into the one in global memory."""
 
@@ -284,7 +288,7 @@ def bulk_wait(lanes: Lanes, n: Imm) -> None:
     "multimem.cp.async.bulk.global.shared::cta.bulk_group.{mask:cp_mask}?", to="addr", source="addr", size="in u32", byte_mask="{bytes}",
     loads="shared", stores="global", derive=_asked, needs={"cp_mask": ((9, 1), 100)}, since=(9, 1), sm=90,
 )  # fmt: skip
-@declare_only
+@refused(_ONE)
 def multimem_bulk_out(lanes: Lanes) -> None:
     """As ``cp.async.bulk`` from shared memory, to all memories behind a multimem address."""
 
@@ -294,7 +298,7 @@ def multimem_bulk_out(lanes: Lanes) -> None:
     to="addr", source="addr", size="in u32", loads="shared", stores="global",
     legal=lambda *, op, type: _reduction_legal(_OUT, op, type), since=(9, 1), sm=90,
 )  # fmt: skip
-@declare_only
+@refused(_ONE)
 def multimem_bulk_reduce(lanes: Lanes) -> None:
     """As ``cp.reduce.async.bulk``, in all memories behind a multimem address."""
 
@@ -303,6 +307,6 @@ def multimem_bulk_reduce(lanes: Lanes) -> None:
     "multimem.cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.{type:f16|bf16}", to="addr", source="addr", size="in u32",
     loads="shared", stores="global", since=(9, 1), sm=90,
 )  # fmt: skip
-@declare_only
+@refused(_ONE)
 def multimem_bulk_reduce_half(lanes: Lanes) -> None:
     """As ``cp.reduce.async.bulk.add.noftz``, in all memories behind a multimem address."""

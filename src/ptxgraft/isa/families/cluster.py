@@ -6,7 +6,7 @@ Invariant: a launch has no clusters, which is clusters of one block each. An add
 from __future__ import annotations
 
 from ptxgraft.isa.lanes import Lanes, Value
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.table import instruction, refused
 
 
 @instruction("mapa.{space:shared::cluster}?.{type:u32|u64}", d="out {type}", a="in {type}", b="in u32", since=(7, 8), sm=90)
@@ -29,17 +29,19 @@ def getctarank(lanes: Lanes, a: Value) -> Value:
     return lanes.const(0, 32)
 
 
+_INSTEAD = "every block of the grid runs, so that none is left to be taken over; a grid of as many blocks as there is work needs no such request; on='cuda' runs it where the GPU has it"
+
 CANCEL = "clusterlaunchcontrol.try_cancel.async.{space:shared::cta}?.mbarrier::complete_tx::bytes"
 
 
 @instruction(f"{CANCEL}.b128", a="addr", mbar="addr", stores="shared", since=(8, 6), sm=100)
-@declare_only
+@refused(_INSTEAD)
 def try_cancel(lanes: Lanes) -> None:
     """Ask for a cluster that has not started, to do its work here; the answer comes to [a] and is counted at the mbarrier."""
 
 
 @instruction(f"{CANCEL}.multicast::cluster::all.b128", a="addr", mbar="addr", stores="shared", since=(8, 6), sm=100, specific="f")
-@declare_only
+@refused(_INSTEAD)
 def try_cancel_all(lanes: Lanes) -> None:
     """As above, with the answer to every block of the cluster."""
 
@@ -48,13 +50,13 @@ QUERY = "clusterlaunchcontrol.query_cancel"
 
 
 @instruction(f"{QUERY}.is_canceled.pred.b128", p="out pred", response="in b128", since=(8, 6), sm=100)
-@declare_only
+@refused(_INSTEAD)
 def is_canceled(lanes: Lanes) -> None:
     """p = did ``try_cancel`` get a cluster?"""
 
 
 @instruction(f"{QUERY}.get_first_ctaid.v4.b32.b128", d="out b32 x4", response="in b128", since=(8, 6), sm=100)
-@declare_only
+@refused(_INSTEAD)
 def get_first_ctaid(lanes: Lanes) -> None:
     """d = the position of the first block of that cluster; the fourth element is undefined."""
 
@@ -63,6 +65,6 @@ def get_first_ctaid(lanes: Lanes) -> None:
     f"{QUERY}.{{part:get_first_ctaid::x|get_first_ctaid::y|get_first_ctaid::z}}.b32.b128", d="out b32", response="in b128", since=(8, 6),
     sm=100,
 )  # fmt: skip
-@declare_only
+@refused(_INSTEAD)
 def get_first_ctaid_part(lanes: Lanes) -> None:
     """d = one coordinate of the position."""

@@ -10,8 +10,10 @@ from typing import Any
 
 from ptxgraft.isa.families.memory import count_of
 from ptxgraft.isa.lanes import Lanes
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.table import instruction, refused
 from ptxgraft.isa.types import type_of
+
+_INSTEAD = "atom, red, ld and st on the memory of one GPU do; on='cuda' runs it where the GPU has it"
 
 SCOPE = "{scope:cta|cluster|gpu|sys}?.{space:global}?"
 OPERATIONS = "{op:min|max|add|and|or|xor}"
@@ -63,7 +65,7 @@ def _declare(form: str, doc: str, legal: Callable[..., bool], **declaration: Any
         sm=100 if newer else 90,
         specific="f" if newer else "",
         **declaration,
-    )(declare_only(multimem))
+    )(refused(_INSTEAD)(multimem))
 
 
 LOAD, STORE = "{sem:relaxed|acquire|weak}?", "{sem:relaxed|release|weak}?"

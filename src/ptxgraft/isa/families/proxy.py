@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ptxgraft.isa.lanes import Lanes, Value
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.table import instruction, refused
+
+_INSTEAD = "a launch's maps stay as they are, since tensor copies do not run; on='cuda' runs it where the GPU has it"
 
 SCOPE = "{scope:cta|cluster|gpu|sys}"
 
@@ -64,6 +66,6 @@ for _names, _types, _since, _sm, _specific in (
         dimension="{ordinal}", value="{value}", loads="{space}", stores="{space}", derive=_field, legal=_field_legal, since=_since, sm=_sm,
         specific=_specific,
     )  # fmt: skip
-    @declare_only
+    @refused(_INSTEAD)
     def tensormap_replace(lanes: Lanes) -> None:
         """Change one field of the tensor map at [a]."""

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ptxgraft.isa.lanes import Lanes
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.table import instruction, refused
+
+_INSTEAD = "mma.sync on registers, with kinds and factors for blocks too, multiplies the same types; on='cuda' runs it where the GPU has it"
 
 GROUP = "{group:cta_group::1|cta_group::2}"
 SINCE = (8, 6)
@@ -21,19 +23,19 @@ SINCE = (8, 6)
     f"tcgen05.alloc.{GROUP}.sync.aligned.{{space:shared::cta}}?.b32", to="addr", columns="in u32", stores="{space}", convergent=True,
     since=SINCE, sm=100, specific="f",
 )  # fmt: skip
-@declare_only
+@refused(_INSTEAD)
 def alloc(lanes: Lanes) -> None:
     """Allocate columns of tensor memory and store their address at [to]; waits until there are enough."""
 
 
 @instruction(f"tcgen05.dealloc.{GROUP}.sync.aligned.b32", a="in b32", columns="in u32", convergent=True, since=SINCE, sm=100, specific="f")
-@declare_only
+@refused(_INSTEAD)
 def dealloc(lanes: Lanes) -> None:
     """Give columns of tensor memory back."""
 
 
 @instruction(f"tcgen05.relinquish_alloc_permit.{GROUP}.sync.aligned", convergent=True, since=SINCE, sm=100, specific="f")
-@declare_only
+@refused(_INSTEAD)
 def relinquish(lanes: Lanes) -> None:
     """The block will allocate no more."""
 
@@ -66,7 +68,7 @@ for _shapes, _place in (("16x64b|16x128b|16x256b|32x32b", _NOTHING), ("16x32bx2"
         f"tcgen05.ld.sync.aligned.{{shape:{_shapes}}}.{COUNTS}.{{pack:pack::16b}}?.b32", d="out b32 {count}", a="addr", **_place,
         loads="tensor", convergent=True, legal=_fits, derive=_vector, since=SINCE, sm=100, specific="f",
     )  # fmt: skip
-    @declare_only
+    @refused(_INSTEAD)
     def load(lanes: Lanes) -> None:
         """d = tensor memory at [a], later: after ``tcgen05.wait::ld``."""
 
@@ -74,7 +76,7 @@ for _shapes, _place in (("16x64b|16x128b|16x256b|32x32b", _NOTHING), ("16x32bx2"
         f"tcgen05.st.sync.aligned.{{shape:{_shapes}}}.{COUNTS}.{{unpack:unpack::16b}}?.b32", a="addr", **_place, b="in b32 {count}",
         stores="tensor", convergent=True, legal=_fits, derive=_vector, since=SINCE, sm=100, specific="f",
     )  # fmt: skip
-    @declare_only
+    @refused(_INSTEAD)
     def store(lanes: Lanes) -> None:
         """Tensor memory at [a] = b, later: after ``tcgen05.wait::st``."""
 
@@ -87,13 +89,13 @@ for _shape, _place in (("32x32b", _NOTHING), ("16x32bx2", _HALVES)):
             extreme="out {type}", a="addr", **_place, loads="tensor", convergent=True, derive=_vector, since=(8, 8),
             sm=103, specific="f",
         )  # fmt: skip
-        @declare_only
+        @refused(_INSTEAD)
         def load_extreme(lanes: Lanes) -> None:
             """d = tensor memory at [a] and the least or greatest of its elements, later."""
 
 
 @instruction("tcgen05.{what:wait::ld|wait::st}.sync.aligned", convergent=True, since=SINCE, sm=100, specific="f")
-@declare_only
+@refused(_INSTEAD)
 def wait(lanes: Lanes) -> None:
     """Wait until the thread's loads or stores of tensor memory are done."""
 
@@ -111,20 +113,20 @@ def _broadcast_legal(*, shape: str, broadcast: str, **rest: str) -> bool:
     a="addr", matrix="in b64", loads="shared", stores="tensor",
     legal=lambda *, to, source, **rest: bool(to) == bool(source) and _broadcast_legal(**rest), since=SINCE, sm=100, specific="f",
 )  # fmt: skip
-@declare_only
+@refused(_INSTEAD)
 def copy(lanes: Lanes) -> None:
     """Copy a matrix from shared to tensor memory, later; six- and four-bit elements may be spread to bytes."""
 
 
 @instruction(f"tcgen05.shift.{GROUP}.down", a="addr", loads="tensor", stores="tensor", since=SINCE, sm=100, specific="a")
-@declare_only
+@refused(_INSTEAD)
 def shift(lanes: Lanes) -> None:
     """Move rows of tensor memory down by one, later."""
 
 
 # -- order ----------------------------------------------------------------------------------------------------------------
 @instruction("tcgen05.{what:fence::before_thread_sync|fence::after_thread_sync}", since=SINCE, sm=100, specific="f")
-@declare_only
+@refused(_INSTEAD)
 def fence(lanes: Lanes) -> None:
     """Order what was started before, or is started after, with other threads' synchronisation."""
 
@@ -134,7 +136,7 @@ def fence(lanes: Lanes) -> None:
     cta_mask="{ctas}", loads="{space}", stores="{space}", derive=lambda multicast, **rest: {"ctas": "in b16" if multicast else ""},
     since=SINCE, sm=100, specific="f",
 )  # fmt: skip
-@declare_only
+@refused(_INSTEAD)
 def commit(lanes: Lanes) -> None:
     """Arrive at an mbarrier when all that this thread started is done."""
 
@@ -171,7 +173,7 @@ def _declare(form: str, doc: str, **declaration) -> None:
     def product(lanes: Lanes) -> None: ...
 
     product.__doc__ = doc
-    instruction(form, loads="shared", stores="tensor", needs=NEEDS, since=SINCE, sm=100, **declaration)(declare_only(product))
+    instruction(form, loads="shared", stores="tensor", needs=NEEDS, since=SINCE, sm=100, **declaration)(refused(_INSTEAD)(product))
 
 
 for _sparse, _metadata in (("", {}), ("sp.", {"metadata": "addr"})):

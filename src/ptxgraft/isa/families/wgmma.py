@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxgraft.isa.lanes import Lanes
-from ptxgraft.isa.table import declare_only, instruction
+from ptxgraft.isa.table import instruction, refused
+
+_INSTEAD = "mma.sync on registers multiplies the same types; on='cuda' runs it where the GPU has it"
 
 EVERY = tuple(range(8, 257, 8))
 EIGHTS_OF_INTEGERS = (8, 16, 24, *range(32, 257, 16))
@@ -67,7 +69,7 @@ def _declare(row: _Row, sparse: bool, descriptor: bool) -> None:
     instruction(
         f"wgmma.mma_async.{'sp.' if sparse else ''}sync.aligned.{{shape:{shapes}}}.{row.types}{row.after}", convergent=True, loads="shared",
         derive=_registers, since=max(row.since, (8, 2)) if sparse else row.since, sm=90, specific="a", **roles,
-    )(declare_only(wgmma))  # fmt: skip
+    )(refused(_INSTEAD)(wgmma))  # fmt: skip
 
 
 for _row in _ROWS:
@@ -77,18 +79,18 @@ for _row in _ROWS:
 
 
 @instruction("wgmma.fence.sync.aligned", convergent=True, since=(8, 0), sm=90, specific="a")
-@declare_only
+@refused(_INSTEAD)
 def wgmma_fence(lanes: Lanes) -> None:
     """Registers written before may be read by the products after."""
 
 
 @instruction("wgmma.commit_group.sync.aligned", convergent=True, since=(8, 0), sm=90, specific="a")
-@declare_only
+@refused(_INSTEAD)
 def wgmma_commit(lanes: Lanes) -> None:
     """The products since the last commit become one group."""
 
 
 @instruction("wgmma.wait_group.sync.aligned", n="text", convergent=True, since=(8, 0), sm=90, specific="a")
-@declare_only
+@refused(_INSTEAD)
 def wgmma_wait(lanes: Lanes) -> None:
     """Wait until at most ``n`` of the latest groups are unfinished."""
