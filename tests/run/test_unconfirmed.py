@@ -13,6 +13,7 @@ import pytest
 
 import ptxgraft
 from ptxgraft.errors import UnconfirmedWarning
+from ptxgraft.isa.numerics import PROFILES
 from ptxgraft.run import ENGINES, execution
 
 PTX = """.version 8.0
@@ -74,3 +75,14 @@ def test_verbs_say_it_once_on_standard_error(tmp_path: Path) -> None:
     verified = call("verify", "k.ptxcap", "--graft", "k.ptx")
     assert verified.stderr.splitlines().count(f"note: {SENTENCE}") == 1
     assert json.loads(verified.stdout)["notes"] == [SENTENCE]
+
+
+def test_doctor_labels_every_profile() -> None:
+    done = subprocess.run([sys.executable, "-m", "ptxgraft", "doctor", "--json"], capture_output=True, text=True, check=True)
+    rows = json.loads(done.stdout)["profiles"]
+    assert rows.keys() == PROFILES.keys()
+    for name, row in rows.items():
+        profile = PROFILES[name]
+        assert row["available"] and (row["source"], row["functions"]) == (profile.source, profile.functions)
+        assert row["why"].startswith(f"{profile.source}: {profile.what}")
+        assert ("assumed to be those of sm_90" in row["why"]) == (profile.functions == "assumed")

@@ -3,7 +3,8 @@
 Invariant: integers only, so every instance gives the same bits. All functions are one quadratic interpolator: the argument's top bits choose a row
 (C0, C1, C2), the next 17 bits are D, and F = C0 + C1 * D + C2 * S(D) is exact, S(D) being a square with its low partial products left out.
 F is cut to the result's precision, never rounded: C0 contains the hardware's rounding constant. The tables (``mufu_tables.json``) and all rules were
-measured by this project on an H200 (sm_90) over whole binades; other generations are taken to have the same tables, unconfirmed.
+measured by this project on an H200 (sm_90) over whole binades; other generations are taken to have the same tables, unconfirmed (``numerics.Profile.functions``
+says so). The profile ``manual`` does not come here (``isa.rounded``).
 """
 
 from __future__ import annotations
@@ -15,9 +16,6 @@ from itertools import accumulate
 from pathlib import Path
 
 from ptxgraft.isa.lanes import Lanes, Value
-
-CONFIRMED_PROFILES = ("sm_90",)
-"""The profiles whose approximate functions were measured; on the others the same tables are assumed."""
 
 F32_NAN = 0x7FFFFFFF
 _F32_INF, _F32_SIGN, _F32_ONE = 0x7F800000, 0x80000000, 0x3F800000
