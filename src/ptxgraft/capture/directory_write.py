@@ -95,6 +95,8 @@ class _Writer:
             self.notes.append(
                 "module binaries, cooperative flags, cluster shapes and what was not recorded are left out: the directory form does not hold them"
             )
+        if launch.engine:
+            self.notes.append("what ran a launch is left out: the directory form does not hold it")
         if launch.variables:
             self.notes.append("module variables are left out: the directory form does not hold them")
 

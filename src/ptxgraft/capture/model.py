@@ -90,7 +90,8 @@ class Launch:
     """One recorded launch. ``grid`` and ``block`` are (x, y, z); ``args`` is the whole parameter block; ``source`` says where it was read from.
 
     ``module`` is PTX. ``binary`` is what the program gave the driver where that is something else (a cubin, a fat binary), ``binary_hash`` its SHA-256.
-    ``cluster`` is the cluster's shape where the launch named one. ``notes`` says what of the launch was not recorded: a launch with notes is incomplete.
+    ``cluster`` is the cluster's shape where the launch named one. ``engine`` is the executor that ran it (``warp``, ``numpy``, ``cuda``; '' where nobody says), and
+    ``profile`` whose bits it gave. ``notes`` says what of the launch was not recorded: a launch with notes is incomplete.
     """
 
     seq: int
@@ -112,6 +113,8 @@ class Launch:
     cooperative: bool = False
     cluster: Dim3 | None = None
     notes: list[str] = field(default_factory=list)
+    engine: str = ""
+    profile: str = ""
 
     def __post_init__(self) -> None:
         binary = vars(self)["held_binary"]

@@ -11,7 +11,7 @@ The manifest is a JSON object: ``format`` "ptxgraft capture", ``version`` 1, ``c
     textures, surfaces   arg_offset, handle ("0x..."), width, height, channels, format (CUarray_format), filter, address, normalized, before, after
     variables     name, before, after
 
-and, where they say something, ``binary`` (contents), ``binary_hash``, ``cooperative``, ``cluster`` [x, y, z] and ``notes`` (texts), in images ``depth``,
+and, where they say something, ``binary`` (contents), ``binary_hash``, ``cooperative``, ``cluster`` [x, y, z], ``engine``, ``profile`` and ``notes`` (texts), in images ``depth``,
 ``dimensions``, ``integers``, ``layered``, ``cube``, ``seamless``, ``reference`` (a name; ``arg_offset`` is then null) and ``mipmaps`` (levels, filter, and bias,
 lowest and highest as the bits of binary32 numbers).
 
@@ -148,6 +148,7 @@ class PackageWriter:
         if (binary := contents(launch, "binary", "the binary")) is not None:
             made |= {"binary": binary, "binary_hash": launch.binary_hash}
         rare = {"cooperative": launch.cooperative, "cluster": launch.cluster and list(launch.cluster), "notes": launch.notes}
+        rare |= {"engine": launch.engine, "profile": launch.profile}
         return made | {name: value for name, value in rare.items() if value}
 
 
@@ -229,7 +230,7 @@ class _Reader:
     def launch(self, node: Node) -> Launch:
         node.keys(
             "seq kernel module_hash module grid block shared_bytes args allocations pointers textures surfaces variables"
-            " binary binary_hash cooperative cluster notes"
+            " binary binary_hash cooperative cluster notes engine profile"
         )
         digest = None if node["module_hash"].null else node["module_hash"].matching(DIGEST, "64 hexadecimal digits")
         launch = Launch(
@@ -255,6 +256,9 @@ class _Reader:
             launch.cooperative = cooperative.truth()
         if (cluster := node.get("cluster")) is not None:
             launch.cluster = self._dims(cluster)
+        for name in ("engine", "profile"):
+            if (word := node.get(name)) is not None:
+                setattr(launch, name, word.text())
         if (notes := node.get("notes")) is not None:
             launch.notes = [n.text() for n in notes.items()]
         for fault in faults(launch):

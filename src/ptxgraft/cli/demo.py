@@ -100,7 +100,7 @@ class _Demo:
                 launch = reference_launch(layer)
                 before = snapshot(launch)
                 result = execute(launch, engine=self.engine, profile=self.profile)
-                package.add(capture_of(launch, before, seq))
+                package.add(capture_of(launch, before, seq, result))
                 write_file(self.folder / f"{layer}.ptx", launch.program.document.data)
                 text = f"{layer}: grid {launch.grid}, block {launch.block}, {result.statements:,} statements in {result.seconds:.3f} s"
                 self.parts.append(Text(text))

@@ -74,11 +74,22 @@ def replay(
         capture.write([with_outputs(ran)], output, overwrite=True)
         note(f"wrote {output}")
     verdict = _against_recorded(ran, engine, profile)
+    if recorded.profile not in ("", ran.result.profile):
+        note(f"note: what was recorded came from {recorded.engine} ({recorded.profile}), this run gives the bits of {ran.result.profile}")
     line = Text(f"{recorded.label}: {ran.result}")
     parts = [line, verdict_view(verdict) if verdict is not None else Text("the capture holds no state after the launch to compare with")]
     show(
         Group(*parts),
-        {"capture": cap, "ptx": ptx, "launch": recorded.seq, "kernel": recorded.kernel, "result": ran.result, "against_recorded": verdict},
+        {
+            "capture": cap,
+            "ptx": ptx,
+            "launch": recorded.seq,
+            "kernel": recorded.kernel,
+            "recorded_engine": recorded.engine,
+            "recorded_profile": recorded.profile,
+            "result": ran.result,
+            "against_recorded": verdict,
+        },
         json,
     )
     if verdict is not None and verdict.exit_code:
@@ -109,5 +120,7 @@ def with_outputs(ran: Replay) -> capture.Launch:
         allocations=[replace(a, after=data[f"allocation {a.index}"]) for a in recorded.allocations],
         surfaces=[replace(s, after=data[f"surface at {s.place}"]) for s in recorded.surfaces],
         variables=[replace(v, after=data[f"variable {v.name!r}"]) for v in recorded.variables],
+        engine=ran.result.engine,
+        profile=ran.result.profile,
         **({} if ran.document is None else {"module": ran.document.data, "module_hash": None}),
     )

@@ -1,4 +1,4 @@
-"""``ptxgraft run``: launch a kernel on the CPU."""
+"""``ptxgraft run``: launch a kernel."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from ptxgraft.cli.arguments import FORMS, argument
 from ptxgraft.cli.console import (
     EngineName,
     EntryName,
+    ExecutorName,
     JsonFlag,
     ProfileName,
     PtxFile,
+    Timeout,
     check_capture_target,
     note,
     printed,
@@ -59,11 +61,13 @@ def run(
         int | None,
         typer.Option("--step-budget", min=1, help="Statements one warp may run before the kernel counts as endless.", show_default=False),
     ] = None,
+    on: ExecutorName = "cpu",
+    timeout: Timeout = None,
     engine: EngineName = "warp",
     profile: ProfileName = "sm_90",
     json: JsonFlag = False,
 ) -> None:
-    """Launch an entry on the CPU and show what its buffers hold afterwards.
+    """Launch an entry, on the CPU or a GPU, and show what its buffers hold afterwards.
 
     Example: ptxgraft run saxpy.ptx --grid 4 --block 256 -a 1024 -a 2.0 -a 'f32[1024]=iota' -a 'f32[1024]'
     """
@@ -73,18 +77,20 @@ def run(
         check_capture_target(record)
     document = Document.read(file)
     with about(file):
-        kernel = Module(document).kernel(pick_entry(document, entry), profile=profile, engine=engine)
+        kernel = Module(document).kernel(pick_entry(document, entry), on, profile, engine)
     values = [argument(text, number) for number, text in enumerate(arg or [])]
     shape = triple(grid, "grid"), triple(block, "block")
     with about(file), working(f"running {kernel.name}"):
         prepared = kernel.prepare(*shape, values, shared, stack)
         before = snapshot(prepared.launch)
-        result = execute(prepared.launch, engine=engine, profile=profile, step_budget=step_budget)
+        result = execute(prepared.launch, engine=engine, profile=profile, step_budget=step_budget, on=on, timeout=timeout)
     prepared.bring_back()
     printed(result.output, json)
+    for text in result.notes if on == "cuda" else []:  # the CPU's are told as warnings
+        note(f"note: {text}")
     arrays = {f"arg{i}": v for i, v in enumerate(values) if isinstance(v, np.ndarray)}
     if record is not None:
-        capture.write([capture_of(prepared.launch, before)], record, overwrite=True)
+        capture.write([capture_of(prepared.launch, before, result=result)], record, overwrite=True)
         note(f"wrote {record}")
     if save is not None:
         write_file(save, arrays_file(arrays))

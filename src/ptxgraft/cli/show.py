@@ -12,7 +12,7 @@ from ptxgraft import capture
 from ptxgraft.cli.console import CapturePath, JsonFlag, LaunchName, complain, make_folder, note, pick_launch
 from ptxgraft.cli.console import show as present
 from ptxgraft.errors import SourceError
-from ptxgraft.report import capture_view, file_stem, launch_view, plane_rgb, png_bytes, write_files
+from ptxgraft.report import arguments_of, capture_view, file_stem, launch_view, plane_rgb, png_bytes, write_files
 
 
 def show(
@@ -49,7 +49,8 @@ def show(
         note(f"wrote {picture}: black is {low:.4g}, white is {high:.4g}")
     if png is not None and not pictures:
         note(f"{chosen.label} has no texture or surface with recorded texels: no picture was made")
-    present(Group(launch_view(chosen)), {**_summary(chosen), "pictures": [p for p, _, _ in pictures]}, json)
+    data = {**_summary(chosen), "arguments": arguments_of(chosen), "pictures": [p for p, _, _ in pictures]}
+    present(Group(launch_view(chosen)), data, json)
 
 
 def _summary(launch: capture.Launch) -> dict:
@@ -61,6 +62,8 @@ def _summary(launch: capture.Launch) -> dict:
         "shared_bytes": launch.shared_bytes,
         "args": bytes(launch.args),
         "module_hash": launch.module_hash,
+        "engine": launch.engine,
+        "profile": launch.profile,
         "binary_hash": launch.binary_hash,
         "cooperative": launch.cooperative,
         "cluster": launch.cluster,

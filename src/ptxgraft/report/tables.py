@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ptxgraft import capture
+from ptxgraft.report.launch_arguments import arguments_of
 from ptxgraft.report.listing import Listing
 from ptxgraft.spec import Abi, LayerSpec, Phase
 from ptxgraft.spec.writing import ranges_text, shared_name, summary
@@ -180,6 +181,14 @@ def launch_view(launch: capture.Launch) -> RenderableType:
     head += f", clusters of {launch.cluster}" if launch.cluster else ""
     head += ", cooperative" if launch.cooperative else ""
     parts: list[RenderableType] = [Text(head, style="bold")]
+    if launch.engine:
+        parts.append(Text(f"what it left was recorded on {launch.engine} ({launch.profile or 'whose bits is not known'})"))
+    arguments = arguments_of(launch)
+    if arguments:
+        rows = Listing(">argument", ">bytes", "parameter", "type", "value")
+        for a in arguments:
+            rows.add_row(str(a.offset), str(a.size), a.name or "-", a.type or "-", a.value)
+        parts += [Text(), rows]
     if launch.allocations:
         memory = Listing(">index", "base", ">bytes", "after recorded", "pointed to from argument")
         for a in launch.allocations:

@@ -20,6 +20,7 @@ from ptxgraft.run.images import Sampler, Surface, Texture
 from ptxgraft.run.launch import Launch
 from ptxgraft.run.memory import GAP, Allocation, Memory, allocate
 from ptxgraft.run.references import references_of
+from ptxgraft.run.result import RunResult
 
 POISON = 0xA5
 """What a surface holds before a replay when the capture does not say: an unwritten byte shows."""
@@ -141,8 +142,9 @@ def _raw(array: NDArray) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).copy()
 
 
-def capture_of(launch: Launch, before: Snapshot, seq: int = 0) -> capture.Launch:
-    """The record of a launch that has run: ``before`` as ``snapshot`` took it, the state after as it is now, the module's text with its hash.
+def capture_of(launch: Launch, before: Snapshot, seq: int = 0, result: RunResult | None = None) -> capture.Launch:
+    """The record of a launch that has run: ``before`` as ``snapshot`` took it, the state after as it is now, the module's text with its hash. ``result`` says
+    what ran it.
 
     Pointers and handles are found in the argument block: an aligned word that is an address inside an allocation, or a handle of the launch.
     """
@@ -190,6 +192,8 @@ def capture_of(launch: Launch, before: Snapshot, seq: int = 0) -> capture.Launch
             capture.Variable(name, before.variables[name], a.data.copy()) for name, a in launch.variables.items() if name not in references
         ],
         module=launch.program.document.data,
+        engine="" if result is None else result.engine,
+        profile="" if result is None else result.profile,
     )
 
 
