@@ -124,7 +124,7 @@ def interface(piece: Excerpt, style: str, row: bool) -> Interface:
     known: dict[tuple[int, int, str], Passed] = {}
     addresses: dict[str, Passed] = {}
     for statement in piece.statements():
-        if statement.kind == Kind.INSTRUCTION:
+        if statement.kind == Kind.INSTRUCTION and any(name in statement.operands for name in piece.variables):
             _statement(piece, statement, result, known, addresses, taken)
     result.passed += [*known.values(), *addresses.values()]
     offset = 0
