@@ -30,8 +30,8 @@ SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000)
 GOAL_LINES = 50_000
 GOALS = {"parse": 0.25, "seconds": 1.0}
 """Seconds on the entry of ``GOAL_LINES`` lines."""
-UNROLLED_GOALS = {"lines": 52_000, "mma": 1386, "phases": 62, "seconds": 2.0, "peak_mib": 500}
-"""Sizes of ``denoiser/unrolled.cu``, at least; seconds from the file to its spec and its printed cut, and peak memory, below these."""
+UNROLLED_GOALS = {"lines": 52_000, "mma": 1386, "phases": 62, "with_cut_cpu_seconds": 2.0, "peak_mib": 500}
+"""Sizes of ``denoiser/unrolled.cu``, at least; seconds of one core from the file to its spec and its printed cut, and peak memory, below these."""
 PTXAS_LINES = 20_000
 REPEATS = 3
 
@@ -56,16 +56,19 @@ cut(Document.parse(module(1_000)), ENTRY)  # the table of instructions is filled
 spec(module(1_000), ENTRY)
 cpu = time.process_time()
 steps = phase_seconds(path, entry)
-cpu = time.process_time() - cpu
+marks = [time.process_time() - cpu]
 document = Document.read(path)
-marks = [time.perf_counter()]
+cut_cpu = time.process_time()
+marks += [time.perf_counter()]
 made = cut(document, entry)
 marks.append(time.perf_counter())
 made.document.print()
 marks.append(time.perf_counter())
-steps |= {"cut": marks[1] - marks[0], "print": marks[2] - marks[1]}
+cut_cpu = time.process_time() - cut_cpu
+steps |= {"cut": marks[2] - marks[1], "print": marks[3] - marks[2]}
 peak = next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmHWM")) / 1024
-print(json.dumps({"cpu_seconds": cpu, **steps, "peak_mib": peak}), flush=True)
+cpu = {"cpu_seconds": marks[0], "with_cut_cpu_seconds": marks[0] + cut_cpu}
+print(json.dumps({**cpu, **steps, "peak_mib": peak}), flush=True)
 os._exit(0)
 """
 
@@ -73,7 +76,7 @@ os._exit(0)
 def in_a_process(path: Path, entry: str = ENTRY) -> dict[str, float]:
     """Seconds of each step on a file, and the peak memory, in a new process: nothing is there to be freed or found again.
 
-    ``cpu_seconds`` are the processor's up to the spec. The cut binds the entry again, and then its own result.
+    ``cpu_seconds`` are the processor's up to the spec, ``with_cut_cpu_seconds`` those of all. The cut binds the entry again, and then its own result.
     """
     done = subprocess.run([sys.executable, "-c", _WORKER, str(path), entry], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
@@ -138,9 +141,9 @@ def unrolled(repeats: int) -> dict[str, Any]:
 
 def picture(result: dict[str, Any], path: Path) -> None:
     """The growth as a plot with logarithmic axes, as a PNG."""
-    lines = {"parse": "parse", "file to spec": "seconds", "file to spec and printed cut": "with_cut_seconds"}
+    lines = {"file to spec": "cpu_seconds", "file to spec and printed cut": "with_cut_cpu_seconds", "of that, parsing": "parse"}
     points = {name: [(r["lines"], r[key]) for r in result["as_nvcc_writes"]] for name, key in lines.items()}
-    draw(path, "Seconds by length of the entry", "lines of PTX", "seconds", points)
+    draw(path, "Processor seconds by length of the entry", "lines of PTX", "seconds", points)
 
 
 def run(sizes: tuple[int, ...] = SIZES, repeats: int = REPEATS) -> dict[str, Any]:
@@ -150,7 +153,7 @@ def run(sizes: tuple[int, ...] = SIZES, repeats: int = REPEATS) -> dict[str, Any
     result["growth"] = {
         f"{style} {name}": round(growth(rows, name, min(5_000, sizes[-2])), 3)
         for style, rows in (("as_nvcc_writes", marked), ("bare", bare))
-        for name in (*ALL_STEPS[:-1], "cpu_seconds", "with_cut_seconds")
+        for name in (*ALL_STEPS[:-1], "cpu_seconds", "with_cut_cpu_seconds")
     }
     if sizes[-1] >= PTXAS_LINES:
         result["beside"] = beside_ptxas(PTXAS_LINES)
