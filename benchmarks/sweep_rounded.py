@@ -28,6 +28,9 @@ from ptxgraft.lower.warp_function import WarpFunctions
 
 CHUNK_BITS = 22
 CHUNKS = 1 << (32 - CHUNK_BITS)
+_AT_ONCE = 128
+"""Chunks handed to the processes together; between them the clock is looked at."""
+
 KEPT, SHOWN = 1 << 16, 8
 FOUND_BYTES = 16 + 2 * 4 * KEPT + 2 * 4 * SHOWN
 
@@ -299,11 +302,12 @@ def main() -> None:
         found = judge()
         for name, (counts, sums) in found.items():
             same = compared = 0
-            for chunk, value in enumerate(pool.imap(checksum, [(name, c) for c in range(CHUNKS)], chunksize=4)):
-                same += value == int(sums[chunk])
-                compared += 1
+            for first in range(0, CHUNKS, _AT_ONCE):
                 if time.perf_counter() - started > options.seconds:
                     break
+                values = pool.map(checksum, [(name, chunk) for chunk in range(first, first + _AT_ONCE)], chunksize=1)
+                same += sum(value == int(sums[first + i]) for i, value in enumerate(values))
+                compared += len(values)
             counts |= {"warp_compared": compared << CHUNK_BITS, "warp_chunks_differing": compared - same}
             print(
                 f"{name}: {counts['wrong']} of 2^32 wrong, {counts['close']} close; warp: {compared - same} of {compared} chunks differ",
