@@ -220,8 +220,8 @@ def _ok(answer: Sequence[Any]) -> Any:
     return answer[1] if len(answer) == 2 else answer[1:]
 
 
-def judge() -> dict[str, tuple[dict[str, Any], np.ndarray]]:
-    """By function: counts, the arguments close to a middle with their results, and the checksums of all chunks. Uses the first GPU."""
+def judge() -> tuple[str, dict[str, tuple[dict[str, Any], np.ndarray]]]:
+    """The first GPU's name; and by function: counts, the arguments close to a middle with their results, and the checksums of all chunks."""
     from cuda.bindings import driver
 
     nvcc = find_nvcc()
@@ -229,6 +229,7 @@ def judge() -> dict[str, tuple[dict[str, Any], np.ndarray]]:
         raise DeviceError("nvcc is not found", hint="the PyPI package nvidia-cuda-nvcc has it")
     _ok(driver.cuInit(0))
     device = _ok(driver.cuDeviceGet(0))
+    card = bytes(_ok(driver.cuDeviceGetName(128, device))).partition(b"\0")[0].decode()
     context = _ok(driver.cuDevicePrimaryCtxRetain(device))
     _ok((*driver.cuCtxSetCurrent(context), None))
     sm = "".join(str(_ok(driver.cuDeviceGetAttribute(getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{part}"), device)))
@@ -261,7 +262,7 @@ def judge() -> dict[str, tuple[dict[str, Any], np.ndarray]]:
         counts = {"arguments": 1 << 32, "wrong": wrong, "first_wrong": first, "close": close, "close_arguments": [a for a, _ in order],
                   "close_results": [r for _, r in order], "seconds": round(seconds, 3)}  # fmt: skip
         results[name] = counts, host[FOUND_BYTES:].view(np.uint64)
-    return results
+    return card, results
 
 
 # -- the warp engine -----------------------------------------------------------------------------------------------------------------
@@ -299,7 +300,7 @@ def main() -> None:
     started = time.perf_counter()
     # The processes start before the driver does: they may not share it.
     with multiprocessing.get_context("spawn").Pool() as pool:
-        found = judge()
+        card, found = judge()
         for name, (counts, sums) in found.items():
             same = compared = 0
             for first in range(0, CHUNKS, _AT_ONCE):
@@ -316,6 +317,7 @@ def main() -> None:
         pool.terminate()
     result = {
         "profile": "manual",
+        "card": card,
         "functions": {name: counts for name, (counts, _) in found.items()},
         "wall_seconds": round(time.perf_counter() - started, 1),
     }

@@ -59,4 +59,5 @@ def test_the_record_is_complete() -> None:
     assert found.keys() == sweep_rounded.FUNCTIONS.keys()
     for counts in found.values():
         assert (counts["arguments"], counts["wrong"]) == (1 << 32, 0)
+        assert (counts["warp_compared"], counts["warp_chunks_differing"]) == (1 << 32, 0)
         assert len(counts["close_arguments"]) == len(counts["close_results"]) == counts["close"]
