@@ -88,7 +88,7 @@ def _emulated(form: Form) -> bool:
         return False
     if form.root == "vmad":
         return words[2:4] != ["s32", "s32"]
-    if "sat" in words and ("add" in words or words[1:4] == ["u32", "u32", "u32"]):
+    if "sat" in words and ("add" in words or (form.root in ("vadd", "vsub", "vabsdiff") and words[1] == "u32")):
         return True
     return bool({"min", "max"} & set(words))
 
