@@ -42,6 +42,8 @@ needs_nvcc = pytest.mark.skipif(NVCC is None, reason="no nvcc: install the PyPI 
 CUTS = {
     "inline": lambda: cut(MODULE, "product"),
     "mirror": lambda: cut(MODULE, "product", style="mirror"),
+    "call": lambda: cut(MODULE, "product", style="call"),
+    "phases": lambda: cut(MODULE, "product", style="phases"),
     "epilogue": lambda: cut(MODULE, "product", EPILOGUE, style="mirror"),
     "wide registers": lambda: cut(document(MIXED), "mixed", (line("cvt.u64.u32 %rd5", MIXED), line("add.f16", MIXED)), style="mirror"),
     "nothing comes back": lambda: cut(MODULE, "product", (line("st.global.v4.f32"), line("st.global.v4.f32")), style="mirror"),
@@ -105,13 +107,60 @@ HALF = """\
 
 
 @needs_nvcc
-@pytest.mark.parametrize("style", ["inline", "mirror"])
+@pytest.mark.parametrize("style", ["inline", "call", "mirror"])
 def test_a_skeleton_filled_in_gives_the_same_bytes(style: str, tmp_path: Path):
     empty = cut(MODULE, "product", EPILOGUE, style=style)
     body = Document.parse(compile_cuda(filled(empty, HALF), tmp_path), "body.ptx")
     # nvcc writes its own PTX version; the function needs none later than the kernel's.
     made = cut(MODULE, "product", EPILOGUE, style=style, body=function_body(body, "product_region"))
     assert (run_mma(made.document) == run_mma(MODULE)).all()
+
+
+PHASE = """
+        {
+            using namespace phase%d;
+            Word made[d_count][4];
+            for (int i = 0; i < %d; ++i) {
+                const Step s = step(i);
+                Word from[4];
+                for (int k = 0; k < 4; ++k) {
+                    from[k] = c_from_d(s.c) < 0 ? c(in, s.c, k) : made[c_from_d(s.c)][k];
+                }
+                Word *to = made[s.d];
+                asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%%0, %%1, %%2, %%3}, {%%4, %%5, %%6, %%7}, {%%8, %%9}, {%%10, %%11, %%12, %%13};"
+                    : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                    : "r"(a(in, s.a, 0)), "r"(a(in, s.a, 1)), "r"(a(in, s.a, 2)), "r"(a(in, s.a, 3)), "r"(b(in, s.b, 0)), "r"(b(in, s.b, 1)),
+                      "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3]));
+            }
+            for (int f = 0; f < d_count; ++f) {
+                for (int k = 0; k < 4; ++k) {
+                    if (d_result(f, k) >= 0) {
+                        store_result(in, d_result(f, k), made[f][k]);
+                    }
+                }
+            }
+        }
+"""
+
+
+@needs_nvcc
+def test_a_phases_skeleton_filled_in_gives_the_same_bytes(tmp_path: Path):
+    empty = cut(MODULE, "product", style="phases")
+    assert empty.plan is not None
+    text = empty.skeletons["cuda"]
+    for call in empty.plan.calls:
+        number = call.phase.index
+        text, count = re.subn(rf"        // Your code: phase {number},.*\n", lambda _, n=number, m=call.phase.mma: PHASE % (n, m), text)
+        assert count == 1
+    body = Document.parse(compile_cuda(text, tmp_path), "body.ptx")
+    made = cut(MODULE, "product", style="phases", body=function_body(body, "product_region"))
+    assert (run_mma(made.document) == run_mma(MODULE)).all()
+
+
+def test_offsets_of_the_weight_image_hold_for_any_block():
+    text = cut(MODULE, "product", style="phases").skeletons["cuda"]
+    assert "case 0: return static_cast<unsigned long long>(8) * static_cast<unsigned long long>(threadIdx.x);" in text
+    assert "place[2][2] = {{{in_weights, 0, 0}, {in_weights, 0, 4}}, {{in_weights, 0, 512}, {in_weights, 0, 516}}};" in text
 
 
 @needs_nvcc

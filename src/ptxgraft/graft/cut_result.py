@@ -16,7 +16,8 @@ from ptxgraft.graft.excerpt import Excerpt, Rendered
 from ptxgraft.graft.interface import Interface
 from ptxgraft.graft.phase_spec import plan_json, plan_markdown
 from ptxgraft.graft.phases import PhasePlan
-from ptxgraft.graft.skeleton import skeleton
+from ptxgraft.graft.skeleton import DIALECTS, skeleton
+from ptxgraft.graft.skeleton_phases import phases_skeleton
 from ptxgraft.isa import Program, bind
 from ptxgraft.spec import Abi, LayerSpec, Region, layer_spec, spec_json, spec_markdown
 from ptxgraft.text import Document, EditScript, Kind, Statement
@@ -107,10 +108,9 @@ class Cut:
     def skeletons(self) -> dict[str, str]:
         """The callee to fill in, in CUDA C++ (``cuda``) and HIP C++ (``hip``)."""
         name = self.callee or f"{self.entry}_region"
-        return {
-            language: skeleton(language, name, self._piece, self.interface, self.spec, self.style, self.plan)
-            for language in ("cuda", "hip")
-        }
+        if self.plan is not None:
+            return {n: phases_skeleton(d, name, self._piece, self.interface, self.spec, self.plan) for n, d in DIALECTS.items()}
+        return {n: skeleton(n, name, self._piece, self.interface, self.spec, self.style) for n in DIALECTS}
 
     def old_line(self, line: int) -> int | None:
         """The original's line that a line of the new text stands for; None for a line that was added."""

@@ -29,6 +29,43 @@ def _atom_is_spellable(atom: Atom) -> bool:
     return known and all(is_spellable(o) if isinstance(o, Linear) else isinstance(o, int) for o in operands)
 
 
+_INFIX = {"mul": "*", "and": "&", "or": "|", "xor": "^"}
+_AXES = {"tid": "threadIdx", "ntid": "blockDim", "ctaid": "blockIdx", "nctaid": "gridDim"}
+
+
+def expression(form: Linear) -> str:
+    """A spellable form as a C++ expression of its width; ``lane_number()`` is the lane."""
+    kind = "unsigned long long" if form.width == 64 else "unsigned"
+    parts = []
+    for atom, coefficient in form.terms:
+        value = f"static_cast<{kind}>({_atom_expression(atom)})"
+        parts.append(value if coefficient == 1 else f"static_cast<{kind}>({_signed(coefficient, form.width)}) * {value}")
+    if form.constant or not parts:
+        parts.append(f"static_cast<{kind}>({_signed(form.constant, form.width)})")
+    return " + ".join(parts)
+
+
+def _atom_expression(atom: Atom) -> str:
+    kind, name, *operands = atom.key
+    if kind == "special":
+        base, _, axis = name.partition(".")
+        return f"{_AXES[base]}.{axis}" if axis else "lane_number()"
+    values = [f"({expression(o)})" if isinstance(o, Linear) else f"{o}u" for o in operands]
+    if name in _INFIX:
+        return f"{values[0]} {_INFIX[name]} {values[1]}"
+    if name in _EXTENSIONS:
+        return (
+            f"static_cast<{'long long' if atom.width == 64 else 'int'}>(static_cast<int>{values[0]})"
+            if name == "sign_extend"
+            else values[0]
+        )
+    signed = "static_cast<long long>" if atom.width == 64 else "static_cast<int>"
+    value = f"{signed}{values[0]}" if name == "shift_right_signed" else values[0]
+    shifted = f"{value} {'<<' if name == 'shift_left' else '>>'} {values[1]}"
+    beyond = f"({value} < 0 ? -1 : 0)" if name == "shift_right_signed" else "0"
+    return shifted if isinstance(operands[1], int) else f"({values[1]} < {atom.width}u ? {shifted} : {beyond})"
+
+
 class LinearWriter:
     """Writes forms into one straight run of statements; what was computed once is used again."""
 

@@ -29,7 +29,7 @@ _WAY_OUT = "use the call or the mirror style for lines that hold the phase, or l
 class Given:
     """How a callee gets one fragment. ``how``: ``bank`` (words from ``first`` on), ``weights`` (``sources``, one a register), ``constant``
     (``bits``), ``returned`` (``places``: the words of the row where an earlier phase left them), ``chained`` (the same, but put there before the
-    call), or ``inside`` (the phase's own D)."""
+    call), or ``inside`` (the phase's own D, which instruction ``maker`` writes)."""
 
     letter: str
     number: int
@@ -39,6 +39,7 @@ class Given:
     sources: list[Source] = field(default_factory=list)
     bits: list[int] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
+    maker: int = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -222,6 +223,7 @@ def _decide(flow: Flow, tracer: Tracer, call: PhaseCall, given: Given, point: in
     phase = call.phase
     if all(_is_inside(flow, phase, r, point) for r in given.registers):
         given.how = "inside"
+        given.maker = max(flow.defuse.reaching(given.registers[0].id, point))
         return
     if given.letter == "a":
         return

@@ -13,7 +13,6 @@ from ptxgraft.graft.carry import words
 from ptxgraft.graft.excerpt import Excerpt
 from ptxgraft.graft.fragment_tables import PhaseTable, Step, Word, phase_tables
 from ptxgraft.graft.interface import Interface, Passed
-from ptxgraft.graft.phases import PhasePlan
 from ptxgraft.isa import Register, align_up
 from ptxgraft.spec import LayerSpec
 
@@ -51,7 +50,7 @@ DIALECTS = {
 }
 
 
-def skeleton(language: str, name: str, piece: Excerpt, face: Interface, spec: LayerSpec, style: str, plan: PhasePlan | None = None) -> str:
+def skeleton(language: str, name: str, piece: Excerpt, face: Interface, spec: LayerSpec, style: str) -> str:
     """The skeleton of function ``name``. ``language`` is ``cuda`` or ``hip``."""
     if language not in DIALECTS:
         raise UsageError(f"language {language!r} is not known", hint=f"languages are {', '.join(DIALECTS)}")
@@ -59,20 +58,20 @@ def skeleton(language: str, name: str, piece: Excerpt, face: Interface, spec: La
     given = {p.register.id: p.name for p in face.passed if p.kind == "register" and p.register is not None and words(p.register.type) == 1}
     tables = phase_tables(piece.flow, spec, piece.region.first, piece.region.last, given)
     sections = [
-        _title(name, piece, spec, style, dialect),
+        title(name, piece, spec, style, dialect),
         f"namespace {name}_parts {{",
-        _common(dialect),
+        common(dialect),
         _live_in(face),
         _live_out(face, style),
         *(_phase(table) for table in tables),
-        _stages(face, tables),
+        stages(face, tables),
         f"}}  // namespace {name}_parts",
         _function(name, piece, face, style, tables),
     ]
     return "\n\n".join(s for s in sections if s) + "\n"
 
 
-def _title(name: str, piece: Excerpt, spec: LayerSpec, style: str, dialect: Dialect) -> str:
+def title(name: str, piece: Excerpt, spec: LayerSpec, style: str, dialect: Dialect) -> str:
     region = piece.region
     lines = [
         f"// {name}: lines {region.first_line} to {region.last_line} of entry {spec.entry}, cut in the {style} style. {dialect.name}.",
@@ -103,7 +102,7 @@ def _command(name: str, piece: Excerpt, spec: LayerSpec, style: str) -> str:
     return " ".join([*words, "--body", f"body.ptx:{name}", "-o", "FOLDER"])
 
 
-def _common(dialect: Dialect) -> str:
+def common(dialect: Dialect) -> str:
     return f"""typedef unsigned int Word;
 typedef unsigned long long Word2;
 
@@ -229,7 +228,7 @@ def _phase(table: PhaseTable) -> str:
     width = {"a": len(phase.a[0].registers), "b": len(phase.b[0].registers), "c": len(phase.c[0].registers), "d": len(phase.d[0].registers)}
     counts = [f"{name}_count = {len(getattr(phase, name))}, {name}_words = {width[name]}" for name in "abcd"]
     lines.append(f"enum {{ {', '.join(counts)} }};")
-    lines.append(f"enum {{ d_registers = {len(table.d_registers)} }};  // {_short(table.d_registers)}")
+    lines.append(f"enum {{ d_registers = {len(table.d_registers)} }};  // {short(table.d_registers)}")
     for name in "abc":
         lines += _fragment_lines(name, table)
     rows = ", ".join(f"{{{s['d']}, {s['a']}, {s['b']}, {s['c']}}}" for s in table.steps)
@@ -242,7 +241,7 @@ def _phase(table: PhaseTable) -> str:
     return "\n".join([*lines, f"}}  // namespace phase{phase.index}"])
 
 
-def _short(names: list[str]) -> str:
+def short(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= 8 else f"{', '.join(names[:4])}, ... {names[-1]}"
 
 
@@ -306,7 +305,7 @@ def _given(name: str, held: list[list[Word]], given: set[int]) -> list[str]:
     ]
 
 
-def _stages(face: Interface, tables: list[PhaseTable]) -> str:
+def stages(face: Interface, tables: list[PhaseTable]) -> str:
     """Debug stores with the layout of the probes of the same stages."""
     lines = ["// Debug stores: the same rows as the original's probes at the same stages."]
     registers = _registers(face)
