@@ -140,6 +140,23 @@ def test_children_are_recorded_too(environment: Fake, tmp_path: Path) -> None:
     assert made.seen.processes == 2
 
 
+def test_a_process_that_becomes_another_program(environment: Fake, tmp_path: Path) -> None:
+    made = record([str(environment.program), "fill", "become"], tmp_path / "x.ptxcap")
+    opened = capture.open_capture(tmp_path / "x.ptxcap")
+    assert [(x.seq, x.kernel) for x in opened.launches] == [(0, "fill"), (1, "add")] and made.seen.processes == 2
+
+
+def test_a_forked_child_leaves_the_journal_alone(environment: Fake, tmp_path: Path) -> None:
+    made = record([str(environment.program), "fill", "fork", "add"], tmp_path / "x.ptxcap")
+    assert (made.seen.launches, made.recorded, made.seen.processes) == (2, 2, 1)
+
+
+def test_another_tool_to_be_injected(environment: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "/tools/other.so")
+    with pytest.raises(UsageError, match=r"CUDA_INJECTION64_PATH is /tools/other\.so"):
+        record([str(environment.program), "fill"], tmp_path / "x.ptxcap")
+
+
 def command_line(environment: Fake, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "ptxgraft", *words], capture_output=True, text=True)
 

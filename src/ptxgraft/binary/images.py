@@ -12,6 +12,9 @@ from ptxgraft.binary.cubin import variable_names
 from ptxgraft.binary.fatbin import fatbin_entries, is_fatbin
 from ptxgraft.errors import SourceError
 
+LARGEST_CODE = 32 << 20
+"""Bytes of compressed machine code that is looked into: our decompressors make a few megabytes a second."""
+
 _PTX = re.compile(rb"(?m)^[ \t]*\.version[ \t]+\d+\.\d+")
 _VARIABLE = re.compile(
     rb"(?m)^[ \t]*(?:\.(?:visible|weak|common)[ \t]+)?\.(?:global|const)\b(?:[^;={}()]|\([^()]*\))*?[ \t]([A-Za-z_$%][\w$]*)[ \t]*(?:\[[^;={}]*)?(?:[;=]|$)"
@@ -54,6 +57,9 @@ def variables_of(image: bytes, architecture: int | None = None) -> list[str]:
     if kind == "fatbin":
         codes = [e for e in fatbin_entries(image) if e.kind == "elf" and (architecture is None or e.architecture <= architecture)]
         if codes:
-            return variable_names(max(codes, key=lambda e: e.architecture).contents())
+            code = max(codes, key=lambda e: e.architecture)
+            if code.compression != "none" and code.size > LARGEST_CODE:
+                raise SourceError(f"machine code of {code.size} bytes is not decompressed for its variables' names")
+            return variable_names(code.contents())
     text = ptx_of(image, architecture)
     return [name.decode("latin-1") for name in dict.fromkeys(_VARIABLE.findall(text))] if text is not None else []

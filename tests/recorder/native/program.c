@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const char *ptx = ".version 9.0\n.target sm_90\n.address_size 64\n.visible .global .u32 counter = 0;\n.global .u32 lost;\n"
                          ".visible .entry fill(.param .u64 a, .param .u32 b, .param .u32 c) { ret; }\n.visible .entry add(.param .u64 a) { ret; }\n"
@@ -158,6 +160,12 @@ static void command(const char *word) {
     if (!strcmp(word, "crash")) cuLaunchKernel(function("crash"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
     if (!strcmp(word, "fail")) cuLaunchKernel(function("fail"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
     if (!strcmp(word, "die")) abort();
+    if (!strcmp(word, "become")) execl("/proc/self/exe", "program", "add", NULL);
+    if (!strcmp(word, "fork")) {
+        pid_t child = fork();
+        if (!child) fill(a, 1, 1, NULL), exit(0);
+        waitpid(child, NULL, 0);
+    }
     if (!strcmp(word, "threads")) {
         pthread_t threads[4];
         for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, many, NULL);

@@ -58,6 +58,8 @@ def record(command: Sequence[str], target: Path, choice: Choice | None = None, *
     no launch was recorded (the message says what was seen).
     """
     choice = choice or Choice()
+    if other := os.environ.get("CUDA_INJECTION64_PATH"):
+        raise UsageError(f"another tool is to be loaded into the program: CUDA_INJECTION64_PATH is {other}", hint="unset it")
     cupti, library = find_cupti(), build_library()
     if (fault := pattern_fault(library, choice.kernel)) is not None:
         raise UsageError(f"{choice.kernel!r} is no regular expression: {fault}", hint="POSIX extended syntax, searched in kernel names")

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sha256.h"
@@ -109,7 +110,10 @@ void complain(const char *format, ...) {
 
 int open_journal(void) {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/journal-%d.jsonl", settings.folder, (int)getpid());
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    /* A process may become another program: then it starts a journal of its own. */
+    snprintf(path, sizeof path, "%s/journal-%d-%lld.jsonl", settings.folder, (int)getpid(), now.tv_sec * 1000000000ll + now.tv_nsec);
     journal = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     return journal >= 0;
 }
