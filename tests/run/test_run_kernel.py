@@ -266,3 +266,17 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert said == ["False", "load", "True"]
     with pytest.raises(AttributeError, match="no attribute 'unload'"):
         _ = ptxgraft.unload
+
+
+@pytest.mark.parametrize("engine", ["numpy", "warp"])
+def test_a_number_in_place_of_a_pointer_is_named_in_the_fault(engine) -> None:
+    kernel = ptxgraft.load(SAXPY).kernel("saxpy", engine=engine)
+    out = np.zeros(32, np.float32)
+    with pytest.raises(KernelFault, match=r"parameter x was given the number 4096, .* a pointer is passed as an array"):
+        kernel.launch(1, 32, [32, 2.0, 4096, out])
+    with pytest.raises(KernelFault) as beyond:  # a bad access that has nothing to do with it
+        kernel.launch(1, 32, [32, 2.0, 1 << 60, out[:1]])
+    assert "was given the number 1152921504606846976" in str(beyond.value)
+    with pytest.raises(KernelFault) as short:
+        kernel.launch(1, 32, [32, 2.0, out, out[:1].copy()])
+    assert "was given" not in str(short.value)

@@ -29,7 +29,7 @@ from ptxgraft.cli.console import (
 )
 from ptxgraft.cli.modules import about, pick_entry
 from ptxgraft.report import Listing, arrays_file, check_target, write_file
-from ptxgraft.run import STACK_BYTES, Module, capture_of, execute, snapshot
+from ptxgraft.run import STACK_BYTES, Module, capture_of, snapshot
 from ptxgraft.text import Document
 
 FIRST_VALUES, FIRST_VALUES_JSON = 8, 64
@@ -83,8 +83,7 @@ def run(
     with about(file), working(f"running {kernel.name}"):
         prepared = kernel.prepare(*shape, values, shared, stack)
         before = snapshot(prepared.launch)
-        result = execute(prepared.launch, engine=engine, profile=profile, step_budget=step_budget, on=on, timeout=timeout)
-    prepared.bring_back()
+        result = prepared.run(engine=engine, profile=profile, step_budget=step_budget, on=on, timeout=timeout)
     printed(result.output, json)
     for text in result.notes if on == "cuda" else []:  # the CPU's are told as warnings
         note(f"note: {text}")

@@ -6,6 +6,7 @@ Invariant: an argument either fits its parameter exactly or is refused by name; 
 from __future__ import annotations
 
 import os
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgraft.errors import UnsupportedError, UsageError
+from ptxgraft.errors import KernelFault, UnsupportedError, UsageError
 from ptxgraft.isa.binding import bind
 from ptxgraft.isa.numerics import PROFILES
 from ptxgraft.isa.program import Program, Variable
@@ -31,6 +32,9 @@ from ptxgraft.run.result import RunResult
 from ptxgraft.text import Document
 
 PLACES = ("cpu", "cuda", "hip")
+_ACCESS = re.compile(r"(?:reads|writes) \d+ bytes at (?:global address )?(0x[0-9a-f]+)")
+_REACH = 1 << 36
+"""Bytes behind a number up to which an address is thought to count from it."""
 FIRST_HANDLE = 0x1_0000_0001
 """Handles of textures and surfaces count up from here: none looks like a small number or an address."""
 
@@ -103,13 +107,7 @@ class Kernel:
         module variable ``.texref``, ``.surfref`` or ``.samplerref`` that the kernel reads through, by name. ``options`` go to ``run.execute``. Raises ``UsageError`` for arguments that do not fit.
         """
         prepared = self.prepare(grid, block, args, shared_bytes, stack_bytes, references)
-        try:
-            result = execute(prepared.launch, engine=self.engine, profile=self.profile, on=self.on, **options)
-        except BaseException:
-            prepared.bring_back(check=False)  # what went wrong first is what is raised
-            raise
-        prepared.bring_back()
-        return result
+        return prepared.run(engine=self.engine, profile=self.profile, on=self.on, **options)
 
     def prepare(
         self,
@@ -134,15 +132,36 @@ class Kernel:
             packer.surfaces, self.module.variables, stack_bytes=stack_bytes, heap=self.module.heap, handles_at=tuple(packer.handles_at), references=references or {},
         )  # fmt: skip
         self.module.heap = launch.heap
-        return Prepared(launch, packer.arrays)
+        return Prepared(launch, packer.arrays, packer.numbers)
 
 
 @dataclass(eq=False)
 class Prepared:
-    """A launch and the arrays that its first allocations are copies of."""
+    """A launch and the arrays that its first allocations are copies of. ``numbers`` are those given for parameters that could be pointers, by name."""
 
     launch: Launch
     arrays: list[NDArray]
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def run(self, **options: Any) -> RunResult:
+        """Run it once and bring back what it wrote. ``options`` go to ``run.execute``."""
+        try:
+            result = execute(self.launch, **options)
+        except BaseException as error:
+            self.bring_back(check=False)  # what went wrong first is what is raised
+            if isinstance(error, KernelFault) and not error.hint:
+                error.hint = self._number_taken_for_a_pointer(error)
+            raise
+        self.bring_back()
+        return result
+
+    def _number_taken_for_a_pointer(self, fault: KernelFault) -> str:
+        """What to say of a bad access at or a little behind a number that was given for a parameter; '' when it is none."""
+        match = _ACCESS.search(fault.message)
+        near = [(n, v) for n, v in self.numbers.items() if match and v <= int(match[1], 16) < v + _REACH]
+        return "; ".join(
+            f"parameter {n} was given the number {v}, and this address counts from it: a pointer is passed as an array" for n, v in near[:1]
+        )
 
     def bring_back(self, check: bool = True) -> None:
         """Copy the buffers back into the arrays. Raises ``UsageError`` when the kernel wrote to an array that is read-only (``check``)."""
@@ -171,6 +190,7 @@ class _Packer:
         self.textures: dict[int, Texture] = {}
         self.surfaces: dict[int, Surface] = {}
         self.handles_at: list[int] = []
+        self.numbers: dict[str, int] = {}
         self._address = FIRST_ADDRESS
         self._known: dict[int, int] = {}
 
@@ -195,7 +215,10 @@ class _Packer:
         if isinstance(value, (bool, int, float, np.generic)):
             if param.size != TYPES[param.type].bytes:
                 raise self._refuse(param, value, "give the bytes of the whole parameter")
-            return self._number(param, value.item() if isinstance(value, np.generic) else value)
+            number = value.item() if isinstance(value, np.generic) else value
+            if TYPES[param.type].kind in "ub" and param.size == 8 and isinstance(number, int):
+                self.numbers[param.name] = number
+            return self._number(param, number)
         raise self._refuse(param, value, "give a number, an array, bytes, a Texture or a Surface")
 
     def _pointer(self, param: Variable, value: Any, number: int) -> bytes:
