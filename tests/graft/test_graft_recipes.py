@@ -245,9 +245,10 @@ def test_only_lines_inside_the_body_are_taken(first: int, after: int, tmp_path_f
     (folder / "corpus" / "k.ptx").write_text(PTX)
     path = recipe(folder, f"return {{'cut_call': ({first}, {after}), 'call': '\\t// gone'}}")
     lines = PTX.splitlines(True)
-    # The registers' lines are needed by what stays; the two-line statement and the comment go whole or not at all.
+    # The registers' lines are needed by what stays, unless that is the return alone; the two-line statement and the comment go whole or not at all.
+    unneeded = first >= FIRST + 2 or after >= LAST
     whole = all((a in range(first, after)) == (b in range(first, after)) for a, b in ((16, 17), (18, 19)))
-    if FIRST + 2 <= first < after <= LAST + 1 and whole:
+    if FIRST <= first < after <= LAST + 1 and whole and unneeded:
         assert apply(path, folder / "corpus").text.decode() == "".join(lines[: first - 1]) + "\t// gone\n" + "".join(lines[after - 1 :])
     elif not FIRST <= first < after <= LAST + 1:
         with pytest.raises(SourceError, match=r"r\.py"):
@@ -269,6 +270,7 @@ BAD = {
     "a message that fails": ("raise Odd()", "class Odd(Exception):\n    def __str__(self):\n        return 1 / 0", "failed with Odd"),
     "an exit": ("raise SystemExit('set STAGE first')", "", r"the recipe stopped: set STAGE first"),
     "an exit without words": ("raise SystemExit", "", "it gave no message"),
+    "an exit with a number": ("raise SystemExit(3)", "", "the recipe stopped: exit code 3"),
     "an exit at load": ("return {}", "raise SystemExit('no corpus')", "the recipe stopped: no corpus"),
     "no dictionary": ("return None", "", r"recipe\(\) returned nothing"),
     "a list": ("return []", "", r"recipe\(\) returned a list"),
@@ -351,6 +353,13 @@ def test_the_entry_is_found_by_its_exact_name_exactly_once(small: Path):
     (folder / "k.ptx").write_text(PTX.replace("entry other", "entry k"))
     with pytest.raises(SourceError, match="stands in it 2 times"):
         apply(recipe(small, "return {}"), folder)
+
+
+def test_binaries_that_hold_the_entry_are_no_modules(small: Path):
+    (small / "corpus" / "lib.so").write_bytes(b"\x7fELF\0\0" + PTX.encode() + b"\0\1")
+    (small / "corpus" / "empty.ptx").write_bytes(b"")
+    (small / "corpus" / "folder.ptx").mkdir()
+    assert apply(recipe(small, f"return {{'cut_call': (15, 16), 'call': {ADD}}}"), small / "corpus").module.name == "k.ptx"
 
 
 def test_a_module_that_does_not_parse_is_said(small: Path):

@@ -79,7 +79,8 @@ def called(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
     except (KeyboardInterrupt, PtxgraftError):
         raise
     except SystemExit as error:
-        raise SourceError(f"{path}: the recipe stopped: {_message(error) or 'it gave no message'}") from None
+        said = error.code if isinstance(error.code, str) else "it gave no message" if error.code is None else f"exit code {error.code}"
+        raise SourceError(f"{path}: the recipe stopped: {said}") from None
     except SyntaxError as error:
         # An import of a sibling that is no Python names that file.
         place = Place(error.filename or str(path), error.lineno or 1, error.offset or 1, (error.text or "").rstrip("\n"))

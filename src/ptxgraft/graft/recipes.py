@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,8 @@ def _module(corpus: Path, read: RecipeFile, notes: list[str]) -> tuple[Path, Doc
     if not corpus.is_dir():
         raise UsageError(f"{corpus}: no such folder", hint="give the folder that holds the modules")
     found: list[tuple[Path, Document]] = []
-    for path in _files_naming(corpus, read.entry.encode()):
-        document = Document.parse(path.read_bytes(), str(path), strict=False)
+    for path, data in _texts_naming(corpus, read.entry.encode(), notes):
+        document = Document.parse(data, str(path), strict=False)
         times = sum(e.name == read.entry for e in document.entries)
         if times > 1:
             raise SourceError(f"{path}: the entry {read.entry!r} stands in it {times} times", hint="leave one")
@@ -100,15 +101,21 @@ def _module(corpus: Path, read: RecipeFile, notes: list[str]) -> tuple[Path, Doc
     return path, document
 
 
-def _files_naming(corpus: Path, entry: bytes) -> Iterator[Path]:
+def _texts_naming(corpus: Path, entry: bytes, notes: list[str]) -> Iterator[tuple[Path, bytes]]:
+    """The folder's texts that hold an entry's name; binaries, which may hold one too, are left alone."""
     for path in sorted(corpus.iterdir()):
-        if path.is_file():
-            try:
-                data = path.read_bytes()
-            except OSError as error:
-                raise SourceError(f"{path}: cannot be read ({error.strerror})") from None
-            if entry in data and b".entry" in data:
-                yield path
+        if not path.is_file() or not path.stat().st_size:
+            continue
+        try:
+            with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as contents:
+                if contents.find(entry) < 0 or contents.find(b".entry") < 0:
+                    continue
+                data = contents[:]
+        except OSError as error:
+            notes.append(f"{path} cannot be read ({error.strerror}): not looked into")
+            continue
+        if b"\0" not in data.rstrip(b"\0"):
+            yield path, data
 
 
 def _unknown_registers(document: Document, read: RecipeFile) -> list[str]:
