@@ -110,10 +110,8 @@ def grid_of(
 
 
 def named(lanes: Lanes, grid: Grid, index: Sequence[Value], there: Value) -> tuple[Value, ...]:
-    """The texel at whole numbers; one that is not there is zero, whatever the address modes."""
-    border = lanes.const(BORDER, 32)
-    words = texel(lanes, Grid(grid.base, grid.sizes, [border] * len(grid.sizes)), index)
-    return tuple(lanes.select(there, w, lanes.const(0, 32)) for w in words)
+    """The texel at whole numbers, zero where there is none."""
+    return tuple(lanes.select(there, w, lanes.const(0, 32)) for w in texel(lanes, grid, index))
 
 
 def has_layer(lanes: Lanes, fields: dict[str, Value], layer: Value | None) -> Value:
@@ -225,16 +223,21 @@ def blended(lanes: Lanes, kind: Value, near: Footprint, far: Footprint, share: V
     return tuple(weighted_sum(lanes, kind, [*a, *b], shares) for a, b in pairs)
 
 
-def levels_of(lanes: Lanes, fields: dict[str, Value], lod: Value) -> tuple[dict[str, Value], dict[str, Value], Value]:
-    """The two levels that a level of detail (f32) lies between, and the second one's share in 256ths.
-
-    It is cut to 256ths, the bias is added and the sum bounded; the nearest level alone is read (halves: the upper one) where levels are not filtered.
-    """
-    zero, bits = lanes.const(0, 32), lanes.const(8, 32)
+def lod_steps(lanes: Lanes, lod: Value) -> Value:
+    """A level of detail (f32) cut to 256ths."""
     scaled = lanes.float_mul("f32", lod, lanes.const(0x43800000, 32))
     for bound, op in ((0x4E800000, "gt"), (0xCE800000, "lt")):  # 2**30, so that the sum with the bias does not wrap
         scaled = lanes.select(lanes.float_compare("f32", op, scaled, lanes.const(bound, 32)), lanes.const(bound, 32), scaled)
-    steps = lanes.add(lanes.float_to_int("f32", scaled, 32, True, "rmi"), header(lanes, fields, "bias"))
+    return lanes.float_to_int("f32", scaled, 32, True, "rmi")
+
+
+def levels_of(lanes: Lanes, fields: dict[str, Value], steps: Value) -> tuple[dict[str, Value], dict[str, Value], Value]:
+    """The two levels that a level of detail (256ths) lies between, and the second one's share in 256ths.
+
+    The bias is added and the sum bounded; the nearest level alone is read (halves: the upper one) where levels are not filtered.
+    """
+    zero, bits = lanes.const(0, 32), lanes.const(8, 32)
+    steps = lanes.add(steps, header(lanes, fields, "bias"))
     last = header(lanes, fields, "last_level")
     top, low, high = lanes.shift_left(last, bits), header(lanes, fields, "lowest"), header(lanes, fields, "highest")
     for bound, op in ((high, "gt"), (low, "lt"), (top, "gt")):

@@ -6,13 +6,14 @@ Invariant: a declaration says operands and which texels are meant; how they are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ptxgraft.isa import surfaces
 from ptxgraft.isa.cube import cube_corners, gathered_corners
 from ptxgraft.isa.families.memory import count_of
-from ptxgraft.isa.filtering import POINT, Sampling
+from ptxgraft.isa.filtering import BORDER, CLAMP, POINT, Sampling
+from ptxgraft.isa.gradients import level_of_detail
 from ptxgraft.isa.images import BETWEEN, CUBE, GEOMETRIES, LAST_AXIS, header, level, sized
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.surfaces import place
@@ -30,6 +31,7 @@ from ptxgraft.isa.texels import (
     has_layer,
     in_gather_order,
     levels_of,
+    lod_steps,
     named,
     resource_of,
 )
@@ -80,13 +82,13 @@ def _fetch(
 
 
 def _named(
-    lanes: Lanes, fields: dict[str, Value], geometry: str, coordinates: Sequence[Value], offsets: Sequence[Value] | None
+    lanes: Lanes, fields: dict[str, Value], geometry: str, coordinates: Sequence[Value], offsets: Sequence[Value] | None, mode: int = BORDER
 ) -> tuple[Value, ...]:
-    """The texel of one level at whole numbers."""
+    """The texel of one level at whole numbers; outside there is none, or (``mode`` CLAMP) the one at the edge."""
     layer, axes = _split(lanes, geometry, coordinates)
-    grid = grid_of(lanes, fields, [lanes.const(0, 32)] * 3, lanes.const(POINT, 32), len(axes), layer)
+    grid = grid_of(lanes, fields, [lanes.const(mode, 32)] * 3, lanes.const(POINT, 32), len(axes), layer)
     moved = axes if offsets is None else [lanes.add(x, by) for x, by in zip(axes, offsets, strict=False)]
-    return named(lanes, grid, moved, has_layer(lanes, fields, layer))
+    return named(lanes, grid, moved, lanes.const(1, 1) if mode == CLAMP else has_layer(lanes, fields, layer))
 
 
 @instruction(
@@ -198,11 +200,16 @@ def _declare_refused() -> None:
 
 
 def _fetch_level(
-    lanes: Lanes, handle: Value, coordinates: Sequence[Value], geometry: str, lod: Value, offsets: Sequence[Value] | None
+    lanes: Lanes,
+    handle: Value,
+    coordinates: Sequence[Value],
+    geometry: str,
+    steps: Callable[[dict[str, Value]], Value],
+    offsets: Sequence[Value] | None,
 ) -> tuple[Value, ...]:
-    """The texture at float coordinates, from the levels that ``lod`` lies between."""
+    """The texture at float coordinates, from the levels that a level of detail lies between: ``steps`` of the texture's fields, in 256ths."""
     fields, sampling = resource_of(lanes, handle)
-    near, far, share = levels_of(lanes, fields, lod)
+    near, far, share = levels_of(lanes, fields, steps(fields))
     # Between levels even single texels are weighed.
     between = lanes.compare("ne", header(lanes, fields, "mip_linear"), lanes.const(0, 32))
     kind = lanes.select(between, header(lanes, fields, "filterable"), sampling.kind)
@@ -226,7 +233,9 @@ def _declare_mipmaps() -> None:
         ) -> tuple[object, ...]:
             """As ``tex``, from the mipmap level ``lod``."""
             moves = _small_offset(lanes, offset, TEXTURE_OFFSET_BITS)
-            return _as_type(lanes, _fetch_level(lanes, handle, coordinates, geometry, lod, moves), dtype), lanes.const(1, 1)
+            return _as_type(
+                lanes, _fetch_level(lanes, handle, coordinates, geometry, lambda _: lod_steps(lanes, lod), moves), dtype
+            ), lanes.const(1, 1)
 
         instruction(
             f"tex.{{level}}.{{geometry:{_FLAT}|cube|acube}}.{texels}.{{ctype:f32}}", d="{texel}", p="out pred |?", a="resource {ctype}", lod="in f32",
@@ -234,27 +243,62 @@ def _declare_mipmaps() -> None:
         )(fetch)  # fmt: skip
 
 
-def _declare_rest() -> None:
-    kinds: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
-        ("tex.{level}", _FLAT, "s32", "As ``tex``, from the mipmap level ``lod``.", {"lod": "in {ctype}"}),
-        ("tex.{grad}", f"{_FLAT}|cube|acube", "f32", "As ``tex``, from the mipmap level that the gradients ask for.", {"dx": "{vector}", "dy": "{vector}"}),
-    )  # fmt: skip
-    for head, geometries, coordinates, doc, operands in kinds:
-        for texels in _TEXELS:
+_GRADIENT_AXES = {"1d": 1, "a1d": 1, "2d": 2, "a2d": 2}
 
-            def fetch(lanes: Lanes) -> None: ...
 
-            fetch.__doc__ = doc
+def _declare_gradients() -> None:
+    for texels in _TEXELS:
+
+        def fetch(
+            lanes: Lanes, handle: Value, coordinates: Sequence[Value], dx: Any, dy: Any, offset: Any = None, *, geometry: str, dtype: str
+        ) -> tuple[object, ...]:
+            """As ``tex``, from the mipmap level that the gradients ask for."""
+            count = _GRADIENT_AXES[geometry]
+            gradients = [(g if isinstance(g, tuple) else (g,))[:count] for g in (dx, dy)]
+
+            def steps(fields: dict[str, Value]) -> Value:
+                first = level(lanes, fields, lanes.const(0, 32))
+                return level_of_detail(lanes, [first[name] for name in SIZES[:count]], *gradients)
+
+            moves = _small_offset(lanes, offset, TEXTURE_OFFSET_BITS)
+            return _as_type(lanes, _fetch_level(lanes, handle, coordinates, geometry, steps, moves), dtype), lanes.const(1, 1)
+
+        @refused("tex.level with a level of detail of one's own; tex.grad of 1d, 2d, a1d and a2d textures")
+        def others(lanes: Lanes) -> None:
+            """As ``tex``, from the mipmap level that the gradients ask for."""
+
+        for geometries, meaning in (("1d|2d|a1d|a2d", fetch), ("3d|cube|acube", others)):
             instruction(
-                f"{head}.{{geometry:{geometries}}}.{texels}.{{ctype:{coordinates}}}", d="{texel}", p="out pred |?", a="resource {ctype}", **operands,
-                offset="{offset}", derive=_extras, legal=_fetch_legal, needs=_LATER, since=(3, 1) if operands else (1, 0),
-                sm=20 if operands else 10,
-            )(declare_only(fetch))  # fmt: skip
+                f"tex.{{grad}}.{{geometry:{geometries}}}.{texels}.{{ctype:f32}}", d="{texel}", p="out pred |?", a="resource {ctype}", dx="{vector}",
+                dy="{vector}", offset="{offset}", derive=_extras, needs=_LATER, since=(3, 1), sm=20,
+            )(meaning)  # fmt: skip
+
+
+def _declare_named_levels() -> None:
+    for texels in _TEXELS:
+
+        def fetch(
+            lanes: Lanes, handle: Value, coordinates: Sequence[Value], lod: Value, offset: Any = None, *, geometry: str, dtype: str
+        ) -> tuple[object, ...]:
+            """As ``tex``, the texel at whole numbers of the mipmap level ``lod``: outside the one at the edge or in the last layer, zero in levels
+            that there are not (measured on an H200)."""
+            fields, _ = resource_of(lanes, handle)
+            zero, last = lanes.const(0, 32), header(lanes, fields, "last_level")
+            there = lanes.compare("le", lod, last)
+            chosen = level(lanes, fields, lanes.select(there, lod, zero))
+            words = _named(lanes, chosen, geometry, coordinates, _small_offset(lanes, offset, TEXTURE_OFFSET_BITS), CLAMP)
+            return _as_type(lanes, [lanes.select(there, w, zero) for w in words], dtype), lanes.const(1, 1)
+
+        instruction(
+            f"tex.{{level}}.{{geometry:{_FLAT}}}.{texels}.{{ctype:s32}}", d="{texel}", p="out pred |?", a="resource {ctype}", lod="in {ctype}",
+            offset="{offset}", derive=_extras, needs=_LATER, since=(3, 1), sm=20,
+        )(fetch)  # fmt: skip
 
 
 _declare_fetches()
 _declare_mipmaps()
-_declare_rest()
+_declare_gradients()
+_declare_named_levels()
 _declare_refused()
 
 
