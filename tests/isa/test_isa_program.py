@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ptxgraft import data
 from ptxgraft.errors import SourceError, SourceErrors, UsageError
 from ptxgraft.isa import Address, Imm, Program, Reg, Var, Vector, bind, parameter_layout
+from ptxgraft.isa.binding import Binder
 from ptxgraft.text import Document
 
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
@@ -336,3 +338,17 @@ def test_a_function_argument_in_memory() -> None:
     written, read = store.operands[0], load.operands[1]
     assert isinstance(written, Address) and isinstance(read, Address)
     assert isinstance(written.base, Var) and written.base == read.base
+
+
+@pytest.mark.parametrize("layer", data.LAYERS)
+def test_the_short_way_of_binding_gives_what_the_long_way_gives(layer, monkeypatch):
+    text, entry = data.ptx(layer), data.launch_arguments(layer).entry
+    short = bind(Document.parse(text), entry)
+    monkeypatch.setattr(Binder, "bind_usual", lambda *given: False)
+    long = bind(Document.parse(text), entry)
+
+    def facts(program):
+        return [(i.form, i.guard, i.operands, i.reads, i.writes, i.targets) for i in program.instructions]
+
+    assert facts(short) == facts(long) and len(facts(long)) > 5000
+    assert [(r.name, r.type, r.scope) for r in short.registers] == [(r.name, r.type, r.scope) for r in long.registers]

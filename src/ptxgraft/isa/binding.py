@@ -16,13 +16,14 @@ from ptxgraft.errors import SourceError, SourceErrors, UnsupportedError
 from ptxgraft.isa.calls import Calls
 from ptxgraft.isa.frames import FRAME_ALIGN, Body, Linker
 from ptxgraft.isa.functions import functions_of, names_in
-from ptxgraft.isa.matching import check, choose, fitting_registers, match, take_parts
+from ptxgraft.isa.matching import check, choose, fitting_registers, match, take_parts, whole_registers
 from ptxgraft.isa.operands import Address, Group, Imm, Operand, Part, Reg, Symbol, Var, Vector, registers_of, split_top
 from ptxgraft.isa.program import Instruction, Program, Register, Variable, align_up, parameter_layout
 from ptxgraft.isa.scopes import Labels, Scope
 from ptxgraft.isa.table import Form, Role, form_of
 from ptxgraft.isa.types import TYPES, Type
 from ptxgraft.text import Document, Function, Kind, Statement, variable_declarations
+from ptxgraft.text.declarations import VARIABLE_SPACES
 
 
 def bind(document: Document, entry_name: str) -> Program:
@@ -64,6 +65,9 @@ class Binder:
         self._implicit: dict[str, int] = {}
         self._module: dict[str, int] = {}
         self._module_declarations = {v.name: v for v in variable_declarations(document, document.scopes[0])}
+        places = (i for space in VARIABLE_SPACES for i in document.directives.get(space, ()))
+        self._with_variables = {document.statements[i].scope for i in places}
+        self._usual: dict[str, tuple[Form, tuple[tuple[Role, bool, bool, int, int], ...]] | None] = {}
 
     # -- names --------------------------------------------------------------------------------------------------------
     def new_register(self, name: str, type: Type, scope: int, inline: int) -> int:
@@ -259,7 +263,7 @@ class Binder:
         return found
 
     def declare_scope(self, scope: Scope, declared: set[int]) -> None:
-        if scope.index not in declared:
+        if scope.index in self._with_variables and scope.index not in declared:
             declared.add(scope.index)
             for variable in variable_declarations(self.document, self.document.scopes[scope.index]):
                 key = (scope.index, variable.name)
@@ -271,14 +275,73 @@ class Binder:
                 else:
                     scope.variables[variable.name] = self._shared[key] = self.declare(variable)
 
+    def usual(self, opcode: str) -> tuple[Form, tuple[tuple[Role, bool, bool, int, int], ...]] | None:
+        """The form of an opcode and for each role (itself, does it read, does it write, its elements, their width), if all there is to it are operands that
+        stand as they are written."""
+        form = form_of(opcode)
+        self._usual[opcode] = None
+        if form is None or not form.plain or form.others or form.control or form.entry.parts or ".param" in opcode:
+            return None
+        if not all(r.kind == "addr" or (r.kind in ("in", "out", "inout") and r.type is not None) for r in form.roles):
+            return None
+        roles = [(r, r.kind != "out", r.kind in ("out", "inout"), r.count, r.type.width if r.type else 0) for r in form.roles]
+        found = self._usual[opcode] = form, tuple(roles)
+        return found
+
+    def bind_usual(self, statement: Statement, guard: Reg | None, texts: list[str], scope: Scope) -> bool:
+        """Bind a statement whose operands are registers of their roles' width, vectors of such and addresses, as most are: ``match`` and ``emit`` in one.
+        False for any other."""
+        opcode = statement.opcode
+        usual = self._usual[opcode] if opcode in self._usual else self.usual(opcode)
+        if usual is None or self.body.framed:
+            return False
+        form, roles = usual
+        if len(texts) != len(roles):
+            return False
+        known, registers = scope.parser.known, self.registers
+        operands: list[Operand | None] = []
+        reads: list[int] = []
+        writes: list[int] = []
+        for text, (role, read, written, count, width) in zip(texts, roles, strict=True):
+            operand = known.get(text) or scope.parser(text)
+            operands.append(operand)
+            if type(operand) is Reg:
+                if count != 1 or registers[operand.id].type.width != width:
+                    return False
+                if read:
+                    reads.append(operand.id)
+                if written:
+                    writes.append(operand.id)
+            elif type(operand) is Vector:
+                named = fitting_registers(role, operand, registers) if count > 1 else whole_registers(width, operand, registers)
+                if named is None:
+                    return False
+                if read:
+                    reads += named
+                if written:
+                    writes += named
+            elif type(operand) is Address and type(operand.base) is Reg and role.kind == "addr":
+                reads.append(operand.base.id)
+            elif type(operand) is Imm and role.kind == "in" and count == 1 and role.type is not None:
+                operand.bits(role.type)
+            else:
+                return False
+        if guard is not None:
+            reads.append(guard.id)
+        body = self.body.instructions
+        body.append(Instruction(len(body), statement, form, guard, tuple(operands), tuple(reads), tuple(writes)))
+        return True
+
     def bind_statement(self, statement: Statement, scope: Scope, labels: Labels, return_label: str | None) -> None:
-        form = form_of(statement.opcode)
         guard = None
         if statement.guard:
             guard = scope.parser(statement.guard)
             if not isinstance(guard, Reg):
                 raise SourceError(f"guard {statement.guard!r} is not a register")
         texts = split_top(statement.operands)
+        if self.bind_usual(statement, guard, texts, scope):
+            return
+        form = form_of(statement.opcode)
         if form is None:
             self.unknown(statement, guard, [self.careful(t, scope) for t in texts])
             return

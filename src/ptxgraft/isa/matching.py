@@ -121,6 +121,17 @@ def fitting_registers(role: Role, operand: Vector, registers: Sequence[Register]
     return named
 
 
+def whole_registers(width: int, operand: Vector, registers: Sequence[Register]) -> list[int] | None:
+    """The register numbers of a vector that stands for one value of ``width`` bits; None when it needs a closer look."""
+    named, total = [], 0
+    for item in operand.items:
+        if type(item) is not Reg:
+            return None
+        total += registers[item.id].type.width
+        named.append(item.id)
+    return named if total == width and len(named) > 1 else None
+
+
 def check(form: Form, role: Role, operand: Operand, registers: Sequence[Register]) -> Sequence[str]:
     """Refuse an operand that its role cannot take (SourceError); returns the names in it that are neither registers nor variables."""
     kind = role.kind

@@ -140,7 +140,7 @@ STACK_LIMIT = "stack_limit"
 
 
 class OperandParser:
-    """Parses and caches the operand texts of one scope.
+    """Parses and caches the operand texts of one scope: ``known`` has those that it has parsed.
 
     ``resolve`` maps a name to a register number, ``resolve_variable`` to a variable number, ``resolve_vector`` the name of a vector register to
     the numbers of its elements; all give None for an unknown name.
@@ -155,12 +155,12 @@ class OperandParser:
         self._resolve = resolve
         self._resolve_variable = resolve_variable
         self._resolve_vector = resolve_vector
-        self._cache: dict[str, Operand] = {}
+        self.known: dict[str, Operand] = {}
 
     def __call__(self, text: str) -> Operand:
-        found = self._cache.get(text)
+        found = self.known.get(text)
         if found is None:
-            found = self._cache[text] = self._parse(text)
+            found = self.known[text] = self._parse(text)
         return found
 
     def _parse(self, text: str) -> Operand:

@@ -73,7 +73,7 @@ class Scope:
         scope: Scope | None = self
         while scope is not None:
             found = scope.registers.get(name)
-            if found is None:
+            if found is None and (scope.ranges or scope.vectors):
                 found = scope._declared(name)
             if found is not None:
                 self.registers[name] = found
@@ -84,6 +84,12 @@ class Scope:
     def _declared(self, name: str) -> int | None:
         """The register of this scope, used for the first time."""
         base = name.rstrip("0123456789")
+        declared = self.ranges.get(base)
+        if declared is not None and not self.digits_in_bases:
+            digits = name[len(base) :]
+            if is_number(digits) and int(digits) < declared[0]:
+                found = self.registers[name] = self.binder.new_register(name, declared[1], self.index, self.inline)
+                return found
         # A base that ends in digits itself (%r1<5> declares %r10 .. %r14): try the longer ones too.
         for end in range(len(base), len(name)) if self.digits_in_bases else (len(base),):
             declared = self.ranges.get(name[:end])

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from ptxgraft.errors import SourceError
@@ -76,15 +77,24 @@ def register_declarations(document: Document, scope: Scope) -> list[RegisterDecl
 
 def parse_registers(document: Document, statement: Statement) -> list[RegisterDeclaration]:
     """The names of one ``.reg`` directive. SourceError when it cannot be read."""
-    kind, vector, _, _, rest = _prefix(statement.operands)
+    found = _registers(statement.operands)
+    if found is None:
+        raise _unreadable(document, statement, "expected '.reg .type name, name<count>, ...;'")
+    return list(found)
+
+
+@lru_cache(maxsize=1024)
+def _registers(operands: str) -> tuple[RegisterDeclaration, ...] | None:
+    """As ``parse_registers``; blocks of inline assembly say the same thousands of times."""
+    kind, vector, _, _, rest = _prefix(operands)
     result: list[RegisterDeclaration] = []
     for piece in rest.split(","):
         m = _REGISTER.match(piece)
         count = integer(m[2]) if m and m[2] else None
         if m is None or not kind or (m[2] and count is None):
-            raise _unreadable(document, statement, "expected '.reg .type name, name<count>, ...;'")
+            return None
         result.append(RegisterDeclaration(m[1], kind, count, vector))
-    return result
+    return tuple(result)
 
 
 def variable_declarations(document: Document, scope: Scope) -> list[Variable]:
