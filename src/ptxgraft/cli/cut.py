@@ -14,7 +14,7 @@ from rich.text import Text
 from ptxgraft.cli.console import EntryName, JsonFlag, PtxFile, show, triple, whole_number
 from ptxgraft.cli.modules import about, pick_entry
 from ptxgraft.errors import SourceError, UsageError
-from ptxgraft.graft import Body, Cut, assemble, compile_body, find_ptxas, function_body, identity_body, text_body
+from ptxgraft.graft import Body, Cut, Cuts, RegionChoice, assemble, compile_body, find_ptxas, function_body, identity_body, text_body
 from ptxgraft.graft import cut as make_cut
 from ptxgraft.report import file_stem, make_folder, plain, write_files
 from ptxgraft.text import Document
@@ -27,9 +27,17 @@ def cut(
     ],
     entry: EntryName = None,
     region: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            "--region", help="'phase 3', 'phases 3-5' or FIRST-LAST file lines; default: the whole mma region.", show_default=False
+            "--region",
+            help="p3, p3-p5, FIRST-LAST file lines, 'label LOOP' or 'label LOOP-DONE'; default: the whole mma region. Repeated: several regions in one edit.",
+            show_default=False,
+        ),
+    ] = None,
+    sibling: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sibling", help="A variant of the kernel to cut alike: NAME of an entry, or FILE:NAME. May be repeated.", show_default=False
         ),
     ] = None,
     style: Annotated[
@@ -52,7 +60,7 @@ def cut(
         str | None,
         typer.Option(
             "--block",
-            help="Block shape X,Y,Z that the spec and the skeletons hold for; sizes the shared rows of mirror.",
+            help="Block shape X,Y,Z that the spec and the skeletons hold for; sizes the shared rows of mirror and phases.",
             show_default=False,
         ),
     ] = None,
@@ -69,32 +77,45 @@ def cut(
     document = Document.read(file)
     name = pick_entry(document, entry)
     shape = triple(block, "block") if block is not None else None
-    lines, replacement = _region(region), _body(body, document, callee or f"{name}_region", nvcc_flags)
+    regions, replacement = [_region(r) for r in region or []], _body(body, document, callee or f"{name}_region", nvcc_flags)
+    siblings = [_sibling(s) for s in sibling or []]
+    made: Cut | Cuts
     with about(file):
-        made = make_cut(document, name, lines, style=style, body=replacement, callee=callee, block=shape)
-    files = write_cut(made, make_folder(output), whole=region is None)
+        if len(regions) > 1:
+            if siblings:
+                raise UsageError("several regions and siblings do not go together", hint="cut one region of all siblings at a time")
+            made = make_cut(document, name, list[RegionChoice](regions), style=style, body=replacement, callee=callee, block=shape)
+        elif siblings:
+            one = regions[0] if regions else None
+            made = make_cut(document, name, one, style=style, body=replacement, callee=callee, block=shape, siblings=siblings)
+        else:
+            made = make_cut(document, name, regions[0] if regions else None, style=style, body=replacement, callee=callee, block=shape)
+    folder = make_folder(output)
+    cuts = [made] if isinstance(made, Cut) else made.cuts
+    files = write_cut(made, folder, not regions) if isinstance(made, Cut) else write_cuts(made, folder, whole=not regions)
     log, assembles = _assembled(made) if check else ("not checked", None)
-    head = f"{name}: lines {made.region.first_line} to {made.region.last_line} cut, style {style}; "
     parts = [
-        Text(head + f"{len(made.abi.live_in)} live in, {len(made.abi.live_out)} live out"),
-        *(Text(f"note: {n}", style="yellow") for n in made.notes),
+        *(Text(line, style=style) for c in cuts for line, style in _about_cut(c)),
         Text(f"ptxas: {log}", style="red" if assembles is False else ""),
         *(Text(f"wrote {p}") for p in files.values()),
     ]
-    data = {
-        "entry": name,
-        "style": style,
-        "region": made.region,
-        "abi": made.abi,
-        "callee": made.callee,
-        "notes": made.notes,
-        "ptxas": log,
-        "assembles": assembles,
-        "files": files,
-    }
-    show(Group(*parts), data, json)
+    data = [{"entry": c.entry, "style": style, "region": c.region, "abi": c.abi, "callee": c.callee, "notes": c.notes} for c in cuts]
+    checked = {"ptxas": log, "assembles": assembles, "files": files}
+    show(Group(*parts), {**data[0], **checked} if isinstance(made, Cut) else {"style": style, "cuts": data, **checked}, json)
     if assembles is False:
         raise typer.Exit(SourceError.exit_code)
+
+
+def _about_cut(made: Cut) -> list[tuple[str, str]]:
+    """Lines about one cut, with their styles."""
+    head = f"{made.entry}: lines {made.region.first_line} to {made.region.last_line} cut, style {made.style}; "
+    counts = f"{len(made.abi.live_in)} live in, {len(made.abi.live_out)} live out"
+    return [(head + counts, ""), *((f"note: {n}", "yellow") for n in made.notes)]
+
+
+def _sibling(text: str) -> str | tuple[Document, str]:
+    path, _, name = text.rpartition(":")
+    return (Document.read(Path(path)), name) if path else text
 
 
 def _region(text: str | None) -> str | tuple[int, int] | None:
@@ -134,27 +155,54 @@ def write_cut(made: Cut, folder: Path, whole: bool = True) -> dict[str, Path]:
 
     Names hold entry and style, and the lines where the region is not the whole mma region, so that two cuts can share a folder.
     """
+    stem = _stem(made, whole)
+    return _written(folder, {"ptx": (f"{stem}.ptx", made.text)} | _texts(made, stem))
+
+
+def write_cuts(made: Cuts, folder: Path, whole: bool) -> dict[str, Path]:
+    """Write all files of several cuts: each new module once, under the name of its first cut; kinds are numbered."""
+    texts: dict[str, tuple[str, bytes | str]] = {}
+    modules = {id(document): document for document in made.documents}
+    regions = len({(id(c.original), c.entry) for c in made}) == 1
+    stems: set[str] = set()
+    for number, one in enumerate(made):
+        stem = _stem(one, whole)
+        stem = f"{stem}-{number}" if stem in stems else stem  # siblings of one name in several modules
+        stems.add(stem)
+        if modules.pop(id(one.document), None) is not None:
+            texts[f"ptx_{number}" if number else "ptx"] = (f"{_stem(one, True)}-regions.ptx" if regions else f"{stem}.ptx", one.text)
+        texts |= {f"{kind}_{number}": text for kind, text in _texts(one, stem).items()}
+    return _written(folder, texts)
+
+
+def _stem(made: Cut, whole: bool) -> str:
     stem = f"{file_stem(made.entry)}-{made.style}"
-    if not whole:
-        stem += f"-{made.region.first_line}-{made.region.last_line}"
-    texts: dict[str, tuple[str, bytes | str]] = {
-        "ptx": (f"{stem}.ptx", made.text),
+    return stem if whole else f"{stem}-{made.region.first_line}-{made.region.last_line}"
+
+
+def _texts(made: Cut, stem: str) -> dict[str, tuple[str, bytes | str]]:
+    """What goes with a cut's module: (file name, contents) by kind."""
+    return {
         "spec_markdown": (f"{stem}-spec.md", made.spec_markdown),
         "spec_json": (f"{stem}-spec.json", json_text.dumps(plain(made.spec_json), indent=1)),
         "declaration": (f"{stem}-declaration.ptx", made.declaration),
         "skeleton_cuda": (f"{stem}-skeleton.cu", made.skeletons.get("cuda", "")),
         "skeleton_hip": (f"{stem}-skeleton.hip.cpp", made.skeletons.get("hip", "")),
     }
+
+
+def _written(folder: Path, texts: dict[str, tuple[str, bytes | str]]) -> dict[str, Path]:
     files = {kind: folder / name for kind, (name, text) in texts.items() if text}
     write_files({path: texts[kind][1] for kind, path in files.items()})
     return files
 
 
-def _assembled(made: Cut) -> tuple[str, bool | None]:
-    """What ptxas says of the new module, and whether it takes it (None: nobody asked it)."""
+def _assembled(made: Cut | Cuts) -> tuple[str, bool | None]:
+    """What ptxas says of the new modules, and whether it takes them (None: nobody asked it)."""
     if find_ptxas() is None:
         return "not found, the result was not assembled", None
-    result = assemble(made.text)
-    if result.ok:
-        return "assembles" + (" (relocatable: the callee is declared only)" if result.relocatable else ""), True
-    return f"refuses the result\n{result.log}", False
+    results = [assemble(document) for document in ([made.document] if isinstance(made, Cut) else made.documents)]
+    refused = next((r for r in results if not r.ok), None)
+    if refused is not None:
+        return f"refuses the result\n{refused.log}", False
+    return "assembles" + (" (relocatable: the callee is declared only)" if any(r.relocatable for r in results) else ""), True
