@@ -12,6 +12,8 @@ from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa.fragments import FragmentLayout, Sparsity
 from ptxgraft.run import ENGINES
 
+pytestmark = pytest.mark.filterwarnings("ignore::ptxgraft.errors.UnconfirmedWarning")
+
 VALUES = {
     "e2m1": [0, 0.5, 1, 1.5, 2, 3, 4, 6],
     "e2m3": [0, 1, 2, 3, 4, 5, 6, 7],

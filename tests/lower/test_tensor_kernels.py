@@ -14,8 +14,12 @@ from ptxgraft.errors import UnsupportedError
 from ptxgraft.isa.fragments import DENSE_SHAPES
 from ptxgraft.isa.numerics import MmaPlan, mma_plan
 from ptxgraft.lower.mma_chains import chain_product, is_chain
+from ptxgraft.lower.mma_quad_pairs import quad_pair_product
 from ptxgraft.lower.numpy_lanes import NumpyLanes
 from ptxgraft.lower.numpy_mma import layouts, mma
+from ptxgraft.lower.warp_function import WarpFunctions
+from ptxgraft.lower.warp_lanes import WarpLanes
+from ptxgraft.lower.warp_machine import Machine
 from ptxgraft.run.kernel import load
 
 _SPEC = importlib.util.spec_from_file_location("tensor_cases", Path(__file__).parents[1] / "goldens" / "tensor_cases.py")
@@ -23,6 +27,8 @@ assert _SPEC is not None and _SPEC.loader is not None
 tensor_cases = importlib.util.module_from_spec(_SPEC)
 sys.modules["tensor_cases"] = tensor_cases  # its dataclasses look themselves up there
 _SPEC.loader.exec_module(tensor_cases)
+
+pytestmark = pytest.mark.filterwarnings("ignore::ptxgraft.errors.UnconfirmedWarning")
 
 RESULTS = tensor_cases.read_results()
 CASES = tensor_cases.cases()
@@ -99,7 +105,52 @@ def test_chains_give_the_bits_of_the_whole(plan: MmaPlan) -> None:
         np.testing.assert_array_equal(g, w)
 
 
-def test_what_neither_a_primitive_nor_a_chain_has_is_refused_by_name() -> None:
+def quad_pairs() -> dict[str, MmaPlan]:
+    """The plans of m8n8k4 on f16 that are fused or exact sums."""
+    return {
+        plan.name: plan
+        for profile in ("sm_70", "sm_75", "manual")
+        for d, c in (("f32", "f32"), ("f32", "f16"), ("f16", "f16"))
+        for a, b in (("row", "col"), ("col", "row"))
+        for plan in [mma_plan("m8n8k4", d, "f16", "f16", c, profile, alayout=a, blayout=b)]
+    }
+
+
+QUAD_PAIRS = quad_pairs()
+
+
+@pytest.mark.parametrize("plan", QUAD_PAIRS.values(), ids=QUAD_PAIRS)
+def test_quad_pairs_give_the_bits_of_the_whole(plan: MmaPlan) -> None:
+    """On the NumPy instance, and compiled; with any bits as operands, NaN and infinities among them, and with numbers near 1."""
+    warps = 8
+    rng = np.random.default_rng(len(plan.name))
+    widths, operands = [], []
+    for layout in layouts(plan)[:3]:
+        words = rng.integers(0, 1 << 32, (layout.registers, 2 * warps, 32), dtype=np.uint32)
+        near = (words[:, warps:] & np.uint32(0x83FF83FF)) + np.uint32(0x38003800 if layout.element_bits == 16 else 0x3E000000)
+        words[:, warps:] = near
+        operands.append(list(words))
+        widths += [32] * layout.registers
+    want = mma(plan, *operands)
+    lanes = NumpyLanes(plan.profile, Lane(2 * warps))
+    for g, w in zip(quad_pair_product(lanes, plan, *operands, lanes.mma), want, strict=True):
+        np.testing.assert_array_equal(g, w)
+    counts = [len(o) for o in operands]
+
+    def body(warp: WarpLanes, values: list) -> tuple:
+        warp.machine = Machine(warp.emitter)
+        a, b = counts[0], counts[0] + counts[1]
+        return warp.mma(plan, values[:a], values[a:b], values[b:])
+
+    functions = WarpFunctions(plan.profile)
+    functions.add("f", widths, body)
+    functions.compile()
+    got = functions.call("f", *(register.reshape(-1) for operand in operands for register in operand))
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_array_equal(g.reshape(w.shape), w)
+
+
+def test_what_a_generation_does_not_have_is_refused_by_name() -> None:
     text = """.version 8.5
 .target sm_75
 .address_size 64
@@ -110,7 +161,8 @@ mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r0, %r1, %r2, %r3}, {%r4, %r5}
 ret;
 }
 """
-    kernel = load(text).kernel("k", profile="sm_75", engine="warp")
-    with pytest.raises(UnsupportedError, match=r"mma sm_75\.m8n8k4.* has no compiled form.*numpy"):
-        kernel.launch(1, 32, [])
-    load(text).kernel("k", profile="sm_75", engine="numpy").launch(1, 32, [])
+    for engine in ("warp", "numpy"):
+        load(text).kernel("k", profile="sm_75", engine=engine).launch(1, 32, [])
+        kernel = load(text).kernel("k", profile="sm_80", engine=engine)
+        with pytest.raises(UnsupportedError, match=r"m8n8k4.* on profile sm_80 are not known; known on: manual, sm_70, sm_75, sm_90"):
+            kernel.launch(1, 32, [])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from ptxgraft.lower import warp_float
 from ptxgraft.lower.ir import VECTOR, Emitter, Val, literal
 from ptxgraft.lower.mma_chains import chain_product, is_chain
+from ptxgraft.lower.mma_quad_pairs import is_quad_pair_sum, quad_pair_product
 from ptxgraft.lower.warp_build import Build
 from ptxgraft.lower.warp_fold import BINARY, COMPARE, fold, in_twos_complement
 from ptxgraft.lower.warp_integer import high_product, look_up, quotient, read_lane
@@ -426,6 +427,8 @@ class WarpLanes:
         metadata: Val | None = None,
         scales: Sequence[Val] = (),
     ) -> tuple[Val, ...]:
+        if is_quad_pair_sum(plan):
+            return quad_pair_product(self, plan, a, b, c, lambda inner, x, y, z: self.machine.mma(inner, x, y, z, None, ()))
         if has_primitive(plan) or not is_chain(plan):
             return self.machine.mma(plan, a, b, c, metadata, scales)
         fmt, rounding = ("f64", plan.rounding) if plan.kind == "f64" else ("f32", "rn")

@@ -6,6 +6,7 @@ to the executor before a run and back after it. A run that faults on the CPU lea
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 
@@ -104,7 +105,15 @@ def _tell_unconfirmed(launch: Launch, profile: str, result: RunResult) -> None:
     new = [(source, text) for source, text in found if (profile, source) not in _told]
     _told.update((profile, source) for source, _ in new)
     for _, text in new:
-        warnings.warn(text, UnconfirmedWarning, stacklevel=4)
+        warnings.warn(text, UnconfirmedWarning, stacklevel=_caller())
+
+
+def _caller() -> int:
+    """How many calls above the one that asks the first frame lies that is not this package's: where a warning belongs."""
+    level, frame = 0, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == __name__.partition(".")[0]:
+        level, frame = level + 1, frame.f_back
+    return level + 1
 
 
 def check_cpu_only(**given: object) -> None:
