@@ -17,7 +17,7 @@ from ptxgraft.lower.warp_tile import Tile, splat, vector
 
 
 def has_primitive(plan: MmaPlan) -> bool:
-    """Can ``mma_function`` write this plan? Others are chains of scalar operations (``lower.mma_chains``), or the numpy engine's alone."""
+    """Can ``mma_function`` write this plan? Others are chains of scalar operations (``lower.mma_chains``), or four of these (``lower.mma_quad_pairs``)."""
     if plan.kind in ("float", "blocks", "exact"):
         return not is_quad_pair(plan.shape, plan.a)
     return plan.kind in ("int", "bit") or (plan.kind == "f64" and plan.rounding == "rn")
