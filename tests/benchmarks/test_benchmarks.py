@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import bench_scale, device, device_examples, device_layers, example_cases, recording, synthetic
+from benchmarks import bench_scale, device, device_examples, device_layers, device_probes, example_cases, recording, synthetic
 from ptxgraft.errors import DeviceError
 from ptxgraft.graft import assemble, find_ptxas
 from ptxgraft.isa import bind, form_of
@@ -55,6 +55,13 @@ def test_a_synthetic_layer_looks_like_a_layer() -> None:
     assert {f.provenance.kind for f in found.phases[3].a} == {"shared"}
     idioms = " ".join(found.phases[3].epilogue.idioms)
     assert all(word in idioms for word in ("row RMS norm", "activation", "requantisation to e4m3", "staging", "shuffle"))
+
+
+def test_probes_of_a_loop_agree_and_count_what_they_lose() -> None:
+    for kept, lost in ((0, 0), (3, 540), (8, 0)):
+        found = device_probes.loop(kept, "cpu")
+        assert found["differing"] == found["passages_differing"] == 0
+        assert (found["passages_lost"], found["other_outputs"], found["outputs"]) == (lost, "same", "same")
 
 
 # -- tables and records -----------------------------------------------------------------------------------------------
