@@ -37,7 +37,7 @@ def test_arguments_by_name_type_and_value(launch):
         (8, 4, "n", "u32", "7"),
         (12, 4, "shift", "s32", "-3"),
         (16, 4, "a", "f32", "0.5"),
-        (20, 12, "box", "b8[12]", "00 01 02 03 04 05 06 07 08 09 0a 0b"),
+        (20, 12, "box", "b8[12]", "0x03020100, 0x07060504, 0x0b0a0908"),
         (32, 8, "tail", "b64", "0x10000000000"),
     ]
 
@@ -45,7 +45,13 @@ def test_arguments_by_name_type_and_value(launch):
 def test_a_pointer_inside_a_struct_is_named(launch):
     args = launch.args[:24] + struct.pack("<Q", launch.allocations[0].base + 4) + launch.args[32:]
     held = replace(launch, args=args, pointers=[*launch.pointers, capture.Pointer(24, 0, 4)])
-    assert arguments_of(held)[4].value.endswith("; allocation 0 + 4 at byte 4")
+    assert arguments_of(held)[4].value == "0x03020100, allocation 0 + 4"
+
+
+def test_words_of_a_struct_are_shown_as_what_they_look_like(launch):
+    words = struct.pack("<ifI", -5, 0.02, 0xDEADBEEF)
+    held = replace(launch, args=launch.args[:20] + words + launch.args[32:])
+    assert arguments_of(held)[4].value == "-5, 0.02, 0xdeadbeef"
 
 
 @given(st.binary(max_size=60))

@@ -6,6 +6,7 @@ Invariant: every byte of the argument block is in exactly one row; what nobody d
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ptxgraft import capture
@@ -14,6 +15,8 @@ from ptxgraft.isa import parameter_layout
 from ptxgraft.isa.types import TYPES
 from ptxgraft.text import Document
 
+SMALL, LEAST, MOST = 1 << 20, 1e-9, 1e9
+"""Whole numbers below the first, and floats between the others, are what a word of a structure is taken for."""
 FLOATS = {"f16": "<e", "f32": "<f", "f64": "<d"}
 
 
@@ -69,19 +72,40 @@ def _undeclared(launch: capture.Launch, start: int, end: int) -> list[Argument]:
 
 
 def _value(launch: capture.Launch, offset: int, size: int, type_name: str) -> str:
-    """What the bytes say: pointers and handles by what they name, numbers by their type, others as bytes in hexadecimal."""
-    named = [f"allocation {p.allocation} + {p.delta}" for p in launch.pointers if p.offset == offset]
-    named += [f"{i.kind} {i.handle:#x}" for i in launch.images if i.arg_offset == offset]
+    """What the bytes say: pointers and handles by what they name, numbers by their type, structures word by word."""
     raw = launch.args[offset : offset + size]
     type_ = TYPES[type_name]
-    if named and size == 8:
-        return named[0]
-    inside = [
-        f"allocation {p.allocation} + {p.delta} at byte {p.offset - offset}" for p in launch.pointers if offset < p.offset < offset + size
-    ]
     if size != type_.bytes:
-        return "; ".join([raw.hex(" "), *named, *inside])
+        return ", ".join(_words(launch, offset, size)) if size % 4 == 0 and offset % 4 == 0 else raw.hex(" ")
+    if size == 8 and (named := _named(launch, offset)):
+        return named
     if type_name in FLOATS:
         return f"{struct.unpack(FLOATS[type_name], raw)[0]:.9g}"
     number = int.from_bytes(raw, "little", signed=type_.kind == "s")
     return f"{number:#x}" if type_.kind == "b" else str(number)
+
+
+def _named(launch: capture.Launch, offset: int) -> str:
+    """What the pointer or handle at an offset names; '' where none is."""
+    pointer = launch.pointer(offset)
+    image = next((i for i in launch.images if i.arg_offset == offset), None)
+    if image is not None:
+        return f"{image.kind} {image.handle:#x}"
+    return "" if pointer is None else f"allocation {pointer.allocation} + {pointer.delta}"
+
+
+def _words(launch: capture.Launch, offset: int, size: int) -> Iterator[str]:
+    """The words of a structure, whose types nobody tells: what looks like a small whole number or a float of use is shown as that."""
+    at = offset
+    while at < offset + size:
+        named = _named(launch, at) if at + 8 <= offset + size else ""
+        yield named or _word(launch.args[at : at + 4])
+        at += 8 if named else 4
+
+
+def _word(raw: bytes) -> str:
+    whole = int.from_bytes(raw, "little", signed=True)
+    (real,) = struct.unpack("<f", raw)
+    if abs(whole) < SMALL:
+        return str(whole)
+    return f"{real:.7g}" if LEAST <= abs(real) <= MOST else f"{whole & 0xFFFFFFFF:#010x}"

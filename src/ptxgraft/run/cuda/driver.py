@@ -22,7 +22,7 @@ _PARAM_END, _PARAM_BUFFER_POINTER, _PARAM_BUFFER_SIZE = 0, 1, 2
 """CU_LAUNCH_PARAM_*: how a launch takes a whole argument block (CUDA driver API, "Execution Control")."""
 FREE_SHARED = 48 << 10
 """Bytes of shared memory that a block may have without asking."""
-_LOG_BYTES = 1 << 16
+_LOG_BYTES, _LOG_LINES = 1 << 16, 30
 _REFUSED_MODULE = frozenset(
     {"CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_INVALID_IMAGE", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_INVALID_SOURCE"}
 )  # fmt: skip
@@ -137,7 +137,7 @@ class Device:
             error, module = self.driver.cuModuleLoadDataEx(image + b"\0", len(options), options, [log, len(log)])
             if error != self.driver.CUresult.CUDA_SUCCESS:
                 code, words = self._reason(error)
-                text = log.split(b"\0")[0].decode("utf-8", "replace").strip()
+                text = "\n".join(log.split(b"\0")[0].decode("utf-8", "replace").strip().splitlines()[:_LOG_LINES])
                 if code not in _REFUSED_MODULE:
                     raise DriverFailure(f"cuModuleLoadDataEx failed with {code}: {words}\n{text}".strip(), code)
                 raise SourceError(f"the driver cannot load the module: {code}: {words}\n{text}".strip())
