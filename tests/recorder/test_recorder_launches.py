@@ -90,6 +90,12 @@ def test_a_pointer_behind_the_end_and_one_in_mapped_memory(recorded) -> None:
     assert words(mapped.after(0))[0x1010 // 4 :][:3].tolist() == [5, 5, 0]
 
 
+def test_two_pointers_into_one_allocation(recorded) -> None:
+    launch = recorded("add-itself")[0].launches[0]
+    assert launch.pointers == [capture.Pointer(0, 0, 0), capture.Pointer(8, 0, 64)] and len(launch.allocations) == 1
+    assert words(launch.after(0))[:6].tolist() == [16, 18, 20, 22, 4, 5]
+
+
 def test_pointers_inside_memory_are_reported_not_followed(recorded) -> None:
     launch = recorded("hide-pointer", "fill")[0].launches[0]
     assert len(launch.allocations) == 1

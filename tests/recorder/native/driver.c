@@ -90,11 +90,15 @@ CUresult cuDeviceGetAttribute(int *value, int which, int device) { return (void)
 CUresult cuStreamIsCapturing(CUstream stream, int *status) { return *status = capturing && (uintptr_t)stream == 0x77, 0; }
 
 static CUdeviceptr reserve(CUdeviceptr at, size_t bytes, int mapped) {
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
     size_t room = (bytes + 4095) / 4096 * 4096;
+    pthread_mutex_lock(&turn);
     void *made = mmap((void *)(at ? at : next_place), room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (made == MAP_FAILED) abort();
     if (!at) next_place += room + (1 << 20);
-    memory[memory_count].base = (CUdeviceptr)made, memory[memory_count].bytes = bytes, memory[memory_count++].mapped = mapped;
+    memory[memory_count].base = (CUdeviceptr)made, memory[memory_count].bytes = bytes, memory[memory_count].mapped = mapped;
+    memory_count++;
+    pthread_mutex_unlock(&turn);
     return (CUdeviceptr)made;
 }
 

@@ -110,6 +110,11 @@ static void command(const char *word) {
         struct fake_config config = {{2, 1, 1}, {64, 1, 1}, 0, NULL, attributes, 2};
         cuLaunchKernelEx(&config, function("add"), p, NULL);
     }
+    if (!strcmp(word, "add-itself")) {
+        CUdeviceptr later = a + 64;
+        void *p[] = {&a, &later, &(uint32_t){4}};
+        cuLaunchKernel(function("add"), 1, 1, 1, 1, 1, 1, 0, NULL, p, NULL);
+    }
     if (!strcmp(word, "packed")) {
         size_t bytes = 16;
         memcpy(block, &a, 8), block[2] = 2, block[3] = 0x55;
