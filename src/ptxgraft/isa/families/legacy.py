@@ -22,8 +22,8 @@ FLUSHED: dict[str, Callable[..., Value]] = {
     "rsqrt": lambda lanes, a: approximate.rsqrt(lanes, a, ftz="ftz"),
     "lg2": lambda lanes, a: approximate.lg2(lanes, a, ftz="ftz"),
     "ex2": lambda lanes, a: approximate.ex2(lanes, a, ftz="ftz"),
-    "sin": approximate.sin,
-    "cos": approximate.cos,
+    "sin": lambda lanes, a: approximate.sin(lanes, a, ftz="ftz"),
+    "cos": lambda lanes, a: approximate.cos(lanes, a, ftz="ftz"),
 }
 """What ``root.approx.ftz.f32`` computes."""
 INF, NAN, ONE, MINUS_ZERO = 0x7F800000, 0x7FFFFFFF, 0x3F800000, 0x80000000
