@@ -55,9 +55,10 @@ def main() -> None:
         result = benchmark.run()
         print(f"== {name} ({recording.cpu()})")
         print("\n".join(lines_of(result)))
-        recording.record(name, result, options)
+        recorded = getattr(benchmark, "RECORD", name)
+        recording.record(recorded, result, options)
         if options.record and hasattr(benchmark, "picture"):
-            benchmark.picture(result, options.to / f"{name}.png")
+            benchmark.picture(result, options.to / f"{recorded}.png")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from benchmarks import warp_c, warp_growth, warp_rates
 from benchmarks.__main__ import lines_of
+from benchmarks.plot import draw
 from benchmarks.recording import add_options, cpu, record
 from benchmarks.warp_kernels import LAUNCHES, contents
 from ptxgraft.run import Launch, execute
@@ -156,6 +158,7 @@ def executors(repeats: int, with_interpreter: bool) -> list[dict[str, Any]]:
             best = float("inf")
             for _ in range(repeats):
                 launch = make()
+                prepare(launch.program, PROFILE)
                 start = clock(threads)()
                 result = execute(launch, "warp", PROFILE, threads=threads)
                 best = min(best, clock(threads)() - start)
@@ -219,6 +222,13 @@ def run(quick: bool = False) -> dict[str, Any]:
     return result
 
 
+def picture(result: dict[str, Any], path: Path) -> None:
+    """What getting ready takes, at ``path``; beside it, with ``_grid`` behind the name, how a launch grows."""
+    compiled, grid = (warp_growth.compile_lines(result["compile"]["rows"]), warp_growth.grid_lines(result["grid"]["rows"]))
+    draw(path, "Getting a program ready (new process)", "statements", "processor seconds", compiled)
+    draw(path.with_stem(f"{path.stem}_grid"), "saxpy, blocks of 256 threads, the host's work included", "blocks", "ms", grid)
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_warp", description="How fast the warp executor is.")
@@ -230,7 +240,7 @@ def main() -> None:
     print("\n".join(lines_of(result)))
     record(RECORD, result, options)
     if options.record:
-        warp_growth.plots(options.to, result["compile"], result["grid"])
+        picture(result, options.to / f"{RECORD}.png")
 
 
 if __name__ == "__main__":

@@ -125,26 +125,27 @@ def _arrays(launch: Launch, *dtypes: str) -> list[NDArray]:
     return [a.data.view(d).copy() for a, d in zip(launch.memory.allocations, dtypes, strict=True)]
 
 
-def _pointers(arrays: Sequence[NDArray]) -> list[ctypes.c_void_p]:
-    return [ctypes.c_void_p(a.ctypes.data) for a in arrays]
-
-
-def _bound(name: str, *more: object) -> Callable[[int, int], None]:
+def _bound(name: str, arrays: Sequence[NDArray], *more: object) -> Callable[[int, int], None]:
+    """A function with its arguments but for the part to do; it keeps the arrays alive."""
     function = getattr(library(), name)
     function.restype = None
-    return lambda first, last: function(ctypes.c_long(first), ctypes.c_long(last), *more)
+
+    def call(first: int, last: int) -> None:
+        function(ctypes.c_long(first), ctypes.c_long(last), *more, *(ctypes.c_void_p(a.ctypes.data) for a in arrays))
+
+    return call
 
 
 def saxpy(launch: Launch) -> Plain:
     x, y = _arrays(launch, "f4", "f4")
     start = y.copy()
-    return Plain(x.size, _bound("saxpy", ctypes.c_float(2.5), *_pointers((x, y))), lambda: np.copyto(y, start), y)
+    return Plain(x.size, _bound("saxpy", (x, y), ctypes.c_float(2.5)), lambda: np.copyto(y, start), y)
 
 
 def matmul(launch: Launch, name: str = "matmul_naive") -> Plain:
     a, b, c = _arrays(launch, "f4", "f4", "f4")
     n = round(a.size**0.5)
-    return Plain(n, _bound(name, ctypes.c_long(n), *_pointers((a, b, c))), lambda: c.fill(0), c)
+    return Plain(n, _bound(name, (a, b, c), ctypes.c_long(n)), lambda: c.fill(0), c)
 
 
 def matmul_rows(launch: Launch) -> Plain:
@@ -153,7 +154,7 @@ def matmul_rows(launch: Launch) -> Plain:
 
 def histogram(launch: Launch, name: str = "histogram") -> Plain:
     data, counts = _arrays(launch, "u1", "u4")
-    return Plain(data.size, _bound(name, *_pointers((data, counts))), lambda: counts.fill(0), counts)
+    return Plain(data.size, _bound(name, (data, counts)), lambda: counts.fill(0), counts)
 
 
 def histogram_atomic(launch: Launch) -> Plain:

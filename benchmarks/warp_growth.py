@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.plot import draw, exponent
+from benchmarks.plot import exponent
 from benchmarks.synthetic import ENTRY, module
 from benchmarks.warp_kernels import HEAD, LAUNCHES, saxpy
 from ptxgraft.isa import bind
@@ -154,15 +154,3 @@ def grid_growth(profile: str, blocks: tuple[int, ...] = BLOCKS, repeats: int = 5
 
 def grid_lines(rows: list[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
     return {name: [(r["blocks"], r[f"{name} ms"]) for r in rows] for name in ("one thread", "all threads")}
-
-
-def plots(folder: Path, compiled: dict[str, Any], grid: dict[str, Any]) -> None:
-    """The two pictures."""
-    draw(
-        folder / "warp_speed_compile.png",
-        "Getting a program ready (new process)",
-        "statements",
-        "processor seconds",
-        compile_lines(compiled["rows"]),
-    )
-    draw(folder / "warp_speed_grid.png", "saxpy, blocks of 256 threads, host's work included", "blocks", "ms", grid_lines(grid["rows"]))

@@ -16,7 +16,7 @@ from ptxgraft.run import Launch, allocate
 from ptxgraft.run.reference import reference_launch
 from ptxgraft.text import Document
 
-HEAD = ".version 8.4\n.target sm_89\n.address_size 64\n"
+HEAD = ".version 8.8\n.target sm_89\n.address_size 64\n"
 BASES = (0x10_0000_0000, 0x20_0000_0000, 0x30_0000_0000)
 
 SAXPY = """.visible .entry saxpy(.param .u32 n, .param .f32 a, .param .u64 x, .param .u64 y)
