@@ -6,8 +6,10 @@
 extern void (*fake_callback)(const char *name, const void *call);
 
 static const char *names[] = {
-    "cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch", "cuModuleLoadData", "cuLibraryLoadData", "cuLibraryGetKernel",
-    "cuMemAlloc_v2", "cuMemMap", "cuMemFree_v2", "cuMemcpyHtoD_v2", "cuTexObjectCreate", "cuSurfObjectCreate", "cuStreamBeginCapture_v2", "cuStreamEndCapture"};
+    "cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch", "cuModuleLoadData", "cuLibraryLoadData",
+    "cuLibraryGetKernel", "cuMemAlloc_v2", "cuMemMap", "cuMemFree_v2", "cuMemcpyHtoD_v2", "cuTexObjectCreate",
+    "cuSurfObjectCreate", "cuStreamBeginCapture_v2", "cuStreamEndCapture",
+};
 enum { COUNT = sizeof names / sizeof *names };
 static char enabled[COUNT + 1];
 static void (*subscriber)(void *, int, uint32_t, const void *);

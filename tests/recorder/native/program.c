@@ -11,7 +11,8 @@
 
 static const char *ptx = ".version 9.0\n.target sm_90\n.address_size 64\n.visible .global .u32 counter = 0;\n.global .u32 lost;\n"
                          ".visible .entry fill(.param .u64 a, .param .u32 b, .param .u32 c) { ret; }\n.visible .entry add(.param .u64 a) { ret; }\n"
-                         ".visible .entry shade() { tex.2d.v4.f32.f32 {a, b, c, d}, [t, {x, y}]; ret; }\n.visible .entry look() { ret; }\n.visible .entry count() { ret; }\n.visible .entry slow() { ret; }\n";
+                         ".visible .entry shade() { tex.2d.v4.f32.f32 {a, b, c, d}, [t, {x, y}]; ret; }\n.visible .entry look() { ret; }\n"
+                         ".visible .entry count() { ret; }\n.visible .entry slow() { ret; }\n";
 static const char *plain_ptx = ".version 9.0\n.target sm_90\n.visible .entry fill(.param .u64 a, .param .u32 b, .param .u32 c) { ret; }\n"
                                ".visible .entry look(.param .u64 number) { ret; }\n";
 static CUmodule module;

@@ -1,4 +1,5 @@
-/* What the CUDA driver and CUPTI are called with: the part of their binary interface that the recorder uses, declared from their documentation.
+/* What the CUDA driver and CUPTI are called with: the part of their binary interface that the recorder uses, declared from their
+   documentation.
 
    Invariant: sizes and offsets are those of the driver API of CUDA 12.4 and later on 64-bit Linux; nothing here needs a vendor's header. */
 

@@ -1,7 +1,8 @@
 /* The library that the driver loads into a program (CUDA_INJECTION64_PATH): it listens to driver calls and records launches.
 
    Invariant: the program's calls go through unchanged and give what they would give without it; every launch that matches is recorded or
-   refused in words, on standard error and in the journal. One lock keeps the program's other launches and copies away while one is recorded. */
+   refused in words, on standard error and in the journal. One lock keeps the program's other launches and copies away while one is
+   recorded. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -34,7 +35,7 @@ static __thread int inside, recording; /* a callback, so that our own calls are 
 static regex_t pattern;
 static const struct interest *by_number[MOST_CALLS];
 static char per_thread_stream[MOST_CALLS];
-static long launches, matches, recorded, refused, graphs;
+static long launches, matches, recorded, refused;
 static int captures; /* streams that are being captured now */
 static int forked;   /* a child that has not started a program of its own: CUDA does not work there, and the journal is its parent's */
 
@@ -152,7 +153,8 @@ static void enter_launch_ex(const struct call *call, int per_thread) {
     const struct launch_ex_arguments *a = call->arguments;
     const struct launch_config *c = a->config;
     if (!c) return;
-    struct launch launch = {.function = a->function, .stream = c->stream, .shared_bytes = c->shared_bytes, .parameters = a->parameters, .extra = a->extra};
+    struct launch launch = {.function = a->function, .stream = c->stream, .shared_bytes = c->shared_bytes};
+    launch.parameters = a->parameters, launch.extra = a->extra;
     memcpy(launch.grid, c->grid, sizeof launch.grid);
     memcpy(launch.block, c->block, sizeof launch.block);
     for (unsigned i = 0; c->attributes && i < c->count; i++)
@@ -167,9 +169,8 @@ static void enter_other_launch(const struct call *call, int per_thread) {
     pthread_mutex_lock(&lock);
     char why[128];
     int graph = !strncmp(call->function, "cuGraphLaunch", 13);
-    snprintf(why, sizeof why, graph ? "the launches of a graph are not recorded; run the program without graphs" : "launches through %s are not recorded",
-             call->function);
-    graphs += graph;
+    if (graph) strcpy(why, "the launches of a graph are not recorded; run the program without graphs");
+    else snprintf(why, sizeof why, "launches through %s are not recorded", call->function);
     refuse(graph ? "(graph)" : call->symbol ? call->symbol : call->function, graph ? -1 : launches++, why);
     pthread_mutex_unlock(&lock);
 }
@@ -187,16 +188,20 @@ static void enter_other_launch(const struct call *call, int per_thread) {
 
 #define ARGUMENTS(kind) const struct kind *a = call->arguments
 #define SUCCEEDED (!call->returned || !*(const result *)call->returned)
+#define OF_LIBRARY (!strncmp(call->function, "cuLibrary", 9))
 
 GUARDED(wait_for_turn, )
-GUARDED(exit_load, ARGUMENTS(load_arguments); if (SUCCEEDED && a->made && a->image) module_loaded(*a->made, !strncmp(call->function, "cuLibrary", 9), a->image))
-GUARDED(exit_load_file, ARGUMENTS(load_file_arguments); if (SUCCEEDED && a->made && a->path) module_loaded_from_file(*a->made, !strncmp(call->function, "cuLibrary", 9), a->path))
+GUARDED(exit_load, ARGUMENTS(load_arguments);
+        if (SUCCEEDED && a->made && a->image) module_loaded(*a->made, OF_LIBRARY, a->image))
+GUARDED(exit_load_file, ARGUMENTS(load_file_arguments);
+        if (SUCCEEDED && a->made && a->path) module_loaded_from_file(*a->made, OF_LIBRARY, a->path))
 GUARDED(enter_unload, ARGUMENTS(value_arguments); module_unloaded((handle)(uintptr_t)a->value))
 GUARDED(exit_kernel, ARGUMENTS(kernel_arguments); if (SUCCEEDED && a->made) kernel_found(*a->made, a->library))
 GUARDED(enter_link_add, ARGUMENTS(link_add_arguments); if (a->type == 1 && a->data) link_input(a->state, a->data, a->bytes))
 GUARDED(exit_link, ARGUMENTS(link_arguments); if (SUCCEEDED && a->made && a->bytes) link_done(a->state, *a->made, *a->bytes))
 GUARDED(exit_allocate, ARGUMENTS(allocate_arguments); if (SUCCEEDED && a->made) memory_live(*a->made, a->bytes, 0))
-GUARDED(exit_allocate_pitch, ARGUMENTS(allocate_pitch_arguments); if (SUCCEEDED && a->made && a->pitch) memory_live(*a->made, *a->pitch * a->height, 0))
+GUARDED(exit_allocate_pitch, ARGUMENTS(allocate_pitch_arguments);
+        if (SUCCEEDED && a->made && a->pitch) memory_live(*a->made, *a->pitch * a->height, 0))
 GUARDED(exit_map, ARGUMENTS(map_arguments); if (SUCCEEDED) memory_live(a->base, a->bytes, 1))
 GUARDED(enter_free, ARGUMENTS(value_arguments); memory_gone(a->value))
 GUARDED(exit_texture, ARGUMENTS(object_arguments); if (SUCCEEDED && a->made && a->resource && a->texture)
@@ -270,7 +275,7 @@ static void on_call(void *own, int domain, uint32_t number, const struct call *c
 
 /* -- start and end ----------------------------------------------------------------------------------------------------------- */
 
-/* Null when a text is a regular expression (POSIX, extended), else what is wrong with it. Called by the parent before it starts a program. */
+/* Null when a text is a regular expression (POSIX, extended), else what is wrong with it. The parent asks before it starts a program. */
 __attribute__((visibility("default"))) const char *ptxgraft_pattern_fault(const char *text) {
     static char why[256];
     regex_t made;
@@ -302,8 +307,8 @@ static void write_start(void) {
 __attribute__((destructor)) static void write_end(void) {
     struct text line = {0};
     if (!settings.folder || forked) return;
-    put(&line, "{\"what\": \"end\", \"launches\": %ld, \"matches\": %ld, \"recorded\": %ld, \"refused\": %ld, \"graphs\": %ld}", launches, matches,
-        recorded, refused, graphs);
+    put(&line, "{\"what\": \"end\", \"launches\": %ld, \"matches\": %ld, \"recorded\": %ld, \"refused\": %ld}", launches, matches, recorded,
+        refused);
     write_line(&line);
     free(line.data);
 }
@@ -357,7 +362,8 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
     if (!open_journal()) {
         fprintf(stderr, "ptxgraft record: cannot write in %s: %s; nothing is recorded\n", settings.folder, strerror(errno));
         settings.folder = NULL;
-    } else if (regcomp(&pattern, settings.kernel, REG_EXTENDED | REG_NOSUB)) complain("%s is no regular expression; nothing is recorded", settings.kernel);
+    } else if (regcomp(&pattern, settings.kernel, REG_EXTENDED | REG_NOSUB))
+        complain("%s is no regular expression; nothing is recorded", settings.kernel);
     else if (!load_driver()) complain("the driver's library libcuda.so.1 could not be used; nothing is recorded");
     else if ((fault = listen())) complain("CUPTI cannot be used; nothing is recorded: %s", fault);
     else write_start();

@@ -1,6 +1,7 @@
 /* What the recorder writes: lines of JSON in a journal of this process, and chunks of contents named by their SHA-256.
 
-   Invariant: a line is written whole with one call and names only chunks that are there, so that a program that dies leaves a readable journal. */
+   Invariant: a line is written whole with one call and names only chunks that are there, so that a program that dies leaves a readable
+   journal. */
 
 #pragma once
 

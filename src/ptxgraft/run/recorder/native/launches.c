@@ -241,7 +241,8 @@ const char *launch_begin(const struct launch *launch) {
             put(&line, ", \"architecture\": %d", architecture);
             put(&line, ", \"parameters\": [");
             for (size_t i = 0; i < count; i++) put(&line, "%s[%zu, %zu]", i ? ", " : "", parameters[i].offset, parameters[i].bytes);
-            put(&line, "], \"pointers\": [%s], \"handles\": [%s]", pointers.length ? pointers.data : "", handles.length ? handles.data : "");
+            put(&line, "], \"pointers\": [%s]", pointers.length ? pointers.data : "");
+            put(&line, ", \"handles\": [%s]", handles.length ? handles.data : "");
             put_contents(&line, &notes, 1);
             write_line(&line);
         }

@@ -210,12 +210,14 @@ void put_object(struct text *line, struct text *notes, const struct object *obje
     if (t->flags & TEXTURE_SRGB) add_note(notes, "%s 0x%llx: it converts from sRGB, which is not recorded", kind, made);
     if (t->border[0] != 0 || t->border[1] != 0 || t->border[2] != 0 || t->border[3] != 0)
         add_note(notes, "%s 0x%llx: its border colour is not recorded", kind, made);
-    put(line, "\"kind\": \"%s\", \"handle\": %llu, \"width\": %zu, \"height\": %zu, \"depth\": %zu, \"format\": %u, \"channels\": %u, \"array_flags\": %u, "
-        "\"addressing\": [%d, %d, %d], \"filter\": %d, \"flags\": %u", kind, made, shape.width, shape.height, shape.depth, shape.format,
-        shape.channels, shape.flags, t->addressing[0], t->addressing[1], t->addressing[2], t->filter, t->flags);
+    put(line, "\"kind\": \"%s\", \"handle\": %llu, \"width\": %zu, \"height\": %zu, \"depth\": %zu", kind, made, shape.width,
+        shape.height, shape.depth);
+    put(line, ", \"format\": %u, \"channels\": %u, \"array_flags\": %u", shape.format, shape.channels, shape.flags);
+    put(line, ", \"addressing\": [%d, %d, %d]", t->addressing[0], t->addressing[1], t->addressing[2]);
+    put(line, ", \"filter\": %d, \"flags\": %u", t->filter, t->flags);
     /* Floats as bits: a level's bound may be infinite, which JSON has no word for. */
-    put(line, ", \"levels\": %zu, \"mip_filter\": %d, \"bias\": %u, \"lowest\": %u, \"highest\": %u", levels.count, t->mipmap_filter, bits_of(t->bias),
-        bits_of(t->least), bits_of(t->most));
+    put(line, ", \"levels\": %zu, \"mip_filter\": %d", levels.count, t->mipmap_filter);
+    put(line, ", \"bias\": %u, \"lowest\": %u, \"highest\": %u", bits_of(t->bias), bits_of(t->least), bits_of(t->most));
 }
 
 static size_t row_bytes(const struct array *shape) { return channel_bytes(shape->format) * shape->channels * shape->width; }
@@ -229,7 +231,9 @@ static result read_level(const struct object *object, const struct array *shape,
     copy.to = (struct copy_end){.type = MEMORY_HOST, .host = to, .pitch = row, .height = copy.height};
     if (array) copy.from = (struct copy_end){.type = MEMORY_ARRAY, .array = array};
     else if (r->type == RESOURCE_LINEAR) return cuMemcpyDtoH(to, r->of.linear.base, row);
-    else copy.from = (struct copy_end){.type = MEMORY_DEVICE, .device = r->of.plane.base, .pitch = r->of.plane.pitch, .height = copy.height};
+    else
+        copy.from =
+            (struct copy_end){.type = MEMORY_DEVICE, .device = r->of.plane.base, .pitch = r->of.plane.pitch, .height = copy.height};
     return cuMemcpy3D ? cuMemcpy3D(&copy) : -1;
 }
 
