@@ -8,6 +8,7 @@ from __future__ import annotations
 from ptxgraft.graft.carry import Scratch, load_row, to_param
 from ptxgraft.graft.excerpt import Excerpt
 from ptxgraft.graft.interface import Interface, Passed
+from ptxgraft.graft.remade import remade
 from ptxgraft.graft.rows import Rows, row_lines
 from ptxgraft.text import FreshNames
 
@@ -31,11 +32,14 @@ def call_text(piece: Excerpt, face: Interface, callee: str, rows: Rows | None, f
     for passed, name, (_, value) in zip(face.passed, names, values, strict=True):
         lines += [f".param .{passed.type} {name};", f"st.param.{passed.type} [{name}], {value};"]
     lines.append(call_statement(callee, names, result))
-    if face.returned is not None:
-        lines += face.returned.loads(face.live_out, result, scratch)
+    again = {r.id: s for r, _ in face.live_out if (s := remade(piece.flow, r, piece.region.last + 1))}
+    back = [(r, w) for r, w in face.live_out if r.id not in again]
+    if face.returned is not None and back:
+        lines += face.returned.loads(back, result, scratch)
     lines.append("}")
     if rows is not None:
-        lines += load_row(face.live_out, "shared", row, scratch, face.row_words)
+        lines += load_row(back, "shared", row, scratch, face.row_words)
+    lines += again.values()
     hoisted = [piece.document.source(s) for s in piece.hoisted()]
     return "\n".join([*hoisted, "{", *("\t" + line for line in [*scratch.declarations(), *lines]), "}"])
 

@@ -16,11 +16,12 @@ from ptxgraft.graft.excerpt import Rendered
 from ptxgraft.graft.interface import Interface, Passed
 from ptxgraft.graft.linear_text import LinearWriter
 from ptxgraft.graft.phases import Given, PhaseCall, PhasePlan
+from ptxgraft.graft.remade import remade
 from ptxgraft.graft.rows import Room, find_rows
 from ptxgraft.graft.shared_base import check_limit, warps_of_block
 from ptxgraft.isa import Program, Register
 from ptxgraft.spec.provenance import Source
-from ptxgraft.text import Document, FreshNames
+from ptxgraft.text import FreshNames
 
 PARAMETER_ADDRESSES = (7, 7)
 """The PTX version that can take the address of an entry's parameters (manual, "cvta")."""
@@ -106,8 +107,9 @@ def phase_interface(plan: PhasePlan) -> Interface:
 # -- in the entry ------------------------------------------------------------------------------------------------------
 
 
-def phase_call_text(document: Document, frame: PhaseFrame, call: PhaseCall, callee: str, fresh: FreshNames) -> str:
+def phase_call_text(flow: Flow, frame: PhaseFrame, call: PhaseCall, callee: str, fresh: FreshNames) -> str:
     """What stands in one phase's place."""
+    document = flow.program.document
     scratch, plan = Scratch(fresh), frame.plan
     lines: list[str] = []
     row = scratch.register("b32")
@@ -151,7 +153,9 @@ def phase_call_text(document: Document, frame: PhaseFrame, call: PhaseCall, call
     lines += [call_statement(callee, names), "}"]
     loaded = {r.id for r in call.loaded}
     lines += load_row([(r, w) for r, w in call.results if r.id in loaded], "shared", row, scratch)
-    lines += load_row(at, where, base, scratch)
+    again = {r.id: s for r, _ in call.across if (s := remade(flow, r, call.phase.last + 1))}
+    lines += load_row([(r, w) for r, w in at if r.id not in again], where, base, scratch)
+    lines += again.values()
     kept = [document.source(s) for s in call.kept]
     return "\n".join([*kept, "{", *("\t" + line for line in [*scratch.declarations(), *lines]), "}"])
 

@@ -157,7 +157,7 @@ def write_phases(
     identity = given is not None and given.kind == "identity"
     for call in plan.calls:
         target = edit.callee(f"{made.callee}_p{call.phase.index}") if identity else made.callee
-        text = phase_call_text(document, frame, call, target, edit.fresh)
+        text = phase_call_text(flow, frame, call, target, edit.fresh)
         edit.script.replace(call.first, call.last, indented(document, call.first, text))
         if identity:
             _add_callee(edit, made, target, identity_phase(flow.program, call, target, face, edit.fresh))
