@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import struct
+import tempfile
+from multiprocessing import Pipe
+from pathlib import Path
 
+import gpu_kernels as kernels
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-import kernels
 import ptxgraft
+from ptxgraft import capture
 from ptxgraft.errors import DeviceError, KernelFault, SourceError, UnsupportedError, UsageError
 from ptxgraft.isa import bind
 from ptxgraft.run import Launch, allocate, cuda, execute
+from ptxgraft.run.cuda import channel
+from ptxgraft.run.cuda import worker as worker_module
 from ptxgraft.run.images import Surface, Texture
 from ptxgraft.text import Document
+from ptxgraft.verify import replay
 
 BASE = 0x7F10_0000_0000
 
@@ -204,3 +213,68 @@ def test_callers_at_the_same_time_have_children_of_their_own(gpu: str) -> None:
         assert one.ask("card") == two.ask("card")
     with cuda.borrow() as again:
         assert again in (one, two)
+
+
+def test_grids_that_wait_for_all_their_blocks_are_launched_cooperatively(gpu: str) -> None:
+    for on in ("cpu", "cuda"):
+        out = np.zeros(1, np.uint32)
+        ptxgraft.load(kernels.WORKSPACE).kernel("k", on=on).launch((2,), (32,), [out])
+        assert out[0] == 1, on
+
+
+@pytest.mark.device
+def test_a_recorded_cluster_is_launched_as_one() -> None:
+    available, why = cuda.availability()
+    if not available:
+        pytest.skip(why)
+    allocation = capture.Allocation(0, BASE, 4, np.zeros(4, np.uint8))
+    recorded = capture.Launch(
+        0, "k", (4, 1, 1), (32, 1, 1), struct.pack("<Q", BASE), allocations=[allocation], pointers=[capture.Pointer(0, 0, 0)],
+        module=kernels.CLUSTER, cluster=(2, 1, 1),
+    )  # fmt: skip
+    assert struct.unpack("<I", replay(recorded, on="cuda").outputs[0].data.tobytes()) == (2,)
+
+
+def test_a_session_that_stays_open_does_not_disturb_other_launches(gpu: str) -> None:
+    launch = launch_of(kernels.SQUARES, struct.pack("<QI", BASE, 8), [allocate(BASE, bytes(64))])
+    code = cuda.Code(launch.program.document.data, "k")
+    with cuda.borrow() as worker:
+        worker.ask("open", cuda.work_of(launch), True)
+        left, *_ = worker.ask("run", cuda.work_of(launch), code, False)[0]
+        worker.ask("repeat", code, False, False)
+        again, _ = worker.ask("fetch", code)
+        assert (
+            left.spans[0].tobytes()
+            == again.spans[0].tobytes()
+            == (np.arange(16, dtype=np.uint32) ** 2 * (np.arange(16) < 8)).astype("<u4").tobytes()
+        )
+        worker.ask("close")
+
+
+def test_a_process_that_was_forked_gets_children_of_its_own(fake_for_all) -> None:
+    with cuda.borrow() as worker:
+        mine = worker.process.pid
+    pool = worker_module._POOL
+    pool.owner = -1  # as after a fork
+    with cuda.borrow() as other:
+        assert other.process.pid != mine
+    worker.close()
+
+
+# -- messages between processes -------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 3 * channel.INLINE_BYTES), max_size=4), st.integers(0, 1 << 40))
+def test_messages_arrive_whole_and_as_their_own(sizes: list[int], number: int) -> None:
+    arrays = [np.random.default_rng(n).integers(0, 256, size, np.uint8) for n, size in enumerate(sizes)]
+    here, there = Pipe()
+    with tempfile.TemporaryDirectory() as name, here, there:
+        sender, receiver = channel.Channel(here, Path(name), "a"), channel.Channel(there, Path(name), "b")
+        sender.send((number, arrays))
+        again, received = receiver.receive()
+        assert again == number and [a.tobytes() for a in received] == [a.tobytes() for a in arrays]
+        assert not list(Path(name).iterdir())
+        for array, copy in zip(arrays, received, strict=True):
+            if copy.flags.writeable and copy.size:
+                copy[0] ^= 255
+                assert array[0] != copy[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import gpu_kernels as kernels
 import numpy as np
 import pytest
 from small_layer import OUT, edited, layer_document
@@ -95,6 +96,18 @@ def test_replay_and_verify_as_verbs(fake, package, tmp_path, command):
     assert command("diff", package, written)[0] == 0
 
 
+def test_run_as_a_verb(fake, tmp_path, command):
+    module = tmp_path / "squares.ptx"
+    module.write_text(kernels.SQUARES)
+    recording = tmp_path / "one.ptxcap"
+    code, out, err = command("run", module, "--grid", 1, "--block", 32, "-a", "u32[8]", "-a", 8, "--on", "cuda", "--record", recording)
+    assert code == 0 and "0 1 4 9 16" in out and "on cuda (sm_90)" in out and "note: ran on Fake GPU" in err
+    assert "recorded on cuda (sm_90)" in command("show", recording, "--launch", 0)[1]
+    module.write_text(kernels.ENDLESS)
+    code, _, err = command("run", module, "--grid", 1, "--block", 1, "-a", "u32[8]", "--on", "cuda", "--timeout", 1)
+    assert code == 2 and "did not end within 1 s" in err
+
+
 # -- bench ----------------------------------------------------------------------------------------------------------------
 
 
@@ -116,7 +129,8 @@ def test_a_launch_that_changes_its_inputs_starts_from_them_each_time(gpu):
     """A kernel that adds to a buffer: what the first run leaves is what one run leaves, and so is what every later one does."""
     import struct
 
-    import kernels
+    import gpu_kernels as kernels
+
     from ptxgraft.isa import bind
     from ptxgraft.run import Launch, allocate, capture_of, cuda, execute, snapshot
     from ptxgraft.text import Document

@@ -38,7 +38,7 @@ class StoreRecord:
 class RunResult:
     """``engine`` is a CPU engine or ``cuda``; ``profile`` is whose bits came out (of a GPU: its architecture). ``statements`` counts statements that warps ran (a
     warp's statement counts once, however many lanes were active); None: the executor does not count. ``seconds`` is what the kernel took: by the CPU's
-    clock, or between two events on the GPU. ``output`` is what the kernel printed; on the CPU: by block, by barriers that the warp had passed, by warp, and
+    clock, or between two events on the GPU (the launch's own cost in it, which `bench` leaves out). ``output`` is what the kernel printed; on the CPU: by block, by barriers that the warp had passed, by warp, and
     in a warp in the order of printing. ``notes`` are things worth knowing of this run. ``known`` says how the bits of instructions are known that are not confirmed
     on the profile and that the kernel uses: ``literature``, ``assumed``, both, or '' where all are. ``moved`` is what a GPU had elsewhere than the launch: (base address, bytes, address there) of
     memory, (handle, 1, handle there) of images."""

@@ -20,8 +20,8 @@ from ptxgraft.run.cuda.images import Image, Images
 from ptxgraft.run.cuda.memory import Placement, place, words_into
 from ptxgraft.run.cuda.work import POINTER_BYTES, Code, Left, ModuleVariable, Work
 
-FLUSH_BYTES = 256 << 20
-"""Bytes that are written to drive everything else out of the L2 cache: more than any GPU's."""
+FLUSHED = 4
+"""So many times the size of the L2 cache is written to drive everything else out of it."""
 
 
 @dataclass(slots=True)
@@ -130,9 +130,9 @@ class Session:
     def flush(self) -> None:
         """Drive everything out of the L2 cache, in the order of the stream."""
         if self.scratch is None:
-            self.scratch = self.device.buffer(FLUSH_BYTES)
-        driver = self.device.driver
-        self.device.call("cuMemsetD8Async", driver.CUdeviceptr(self.scratch.address), 0, FLUSH_BYTES, self.device.stream)
+            self.scratch = self.device.buffer(FLUSHED * self.device.attribute("CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE"))
+        driver, scratch = self.device.driver, self.scratch
+        self.device.call("cuMemsetD8Async", driver.CUdeviceptr(scratch.address), 0, scratch.size, self.device.stream)
 
     def fetch(self, code: Code) -> Left:
         """What memory, the module's variables and surfaces hold now."""

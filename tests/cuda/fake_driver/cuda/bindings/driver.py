@@ -55,6 +55,7 @@ CUdevice_attribute = _numbers(
     "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR",
     "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR",
     "CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED",
+    "CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE",
 )
 CUjit_option = _numbers("CUjit_option", "CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES")
 CUfunction_attribute = _numbers(
@@ -212,7 +213,7 @@ def cuDriverGetVersion():
 
 @_call
 def cuDeviceGetAttribute(attribute, device):
-    return {"MAJOR": 9, "MINOR": 0, "SUPPORTED": int(not GPU.words("no-vmm"))}[attribute.name.rsplit("_", 1)[1]]
+    return {"MAJOR": 9, "MINOR": 0, "SUPPORTED": int(not GPU.words("no-vmm")), "SIZE": 1 << 16}[attribute.name.rsplit("_", 1)[1]]
 
 
 # -- streams and events -------------------------------------------------------------------------------------------------

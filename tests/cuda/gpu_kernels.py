@@ -97,3 +97,16 @@ cvt.rn.f32.u32 %f1, %r3; mul.f32 %f1, %f1, 0f3D800000; mov.f32 %f2, 0f3E99999A; 
 {opcode} {{%f3, %f4, %f5, %f6}}, [%rd1, {coordinates};
 mul.wide.u32 %rd3, %r3, 16; add.u64 %rd4, %rd2, %rd3; st.global.v4.f32 [%rd4], {{%f3, %f4, %f5, %f6}};""",
     )
+
+
+WORKSPACE = entry(
+    ".param .u64 out",
+    """mov.b32 %r1, %envreg1; mov.b32 %r2, %envreg2; mov.b64 %rd2, {%r2, %r1}; ld.param.u64 %rd1, [out];
+setp.ne.u64 %p1, %rd2, 0; selp.u32 %r3, 1, 0, %p1; st.global.u32 [%rd1], %r3;""",
+)
+"""Stores whether the grid has a workspace, as grids of cooperative launches have."""
+
+CLUSTER = entry(".param .u64 out", "ld.param.u64 %rd1, [out]; mov.u32 %r1, %cluster_nctaid.x; st.global.u32 [%rd1], %r1;").replace(
+    "sm_80", "sm_90"
+)
+"""Stores how many blocks a cluster has along x."""
