@@ -13,9 +13,6 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import lz4.block
-import zstandard
-
 from ptxgraft.errors import SourceError
 
 FATBIN_MAGIC = b"\x50\xed\x55\xba"
@@ -131,6 +128,8 @@ def unpacked(data: bytes | memoryview, member: Member) -> bytes:
 
 
 def _lz4(raw: bytes, size: int, where: str) -> bytes:
+    import lz4.block  # like zstandard only for those who have a packed member
+
     if size > len(raw) * LZ4_RATIO + 64:
         raise SourceError(f"{where} says {len(raw)} bytes of LZ4 unpack to {size}, more than they can")
     try:
@@ -141,6 +140,8 @@ def _lz4(raw: bytes, size: int, where: str) -> bytes:
 
 
 def _zstd(raw: bytes, size: int, where: str) -> bytes:
+    import zstandard
+
     try:
         # One byte more than stated is asked for, to see that there is none; the window bounds what the decoder itself takes.
         with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw) as reader:
