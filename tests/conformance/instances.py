@@ -45,7 +45,7 @@ def warp_instance(jobs: list[Job], profile: str = "sm_90") -> list[list[np.ndarr
     results = []
     for form, inputs in jobs:
         outputs = functions.call(names[form.opcode, len(inputs)], *(a.reshape(-1) for a in inputs))
-        results.append([np.broadcast_to(np.asarray(o).reshape(-1), inputs[0].size).reshape(inputs[0].shape) for o in outputs])
+        results.append([np.broadcast_to(np.asarray(o).reshape(len(inputs[0]), -1), inputs[0].shape) for o in outputs])
     return results
 
 
