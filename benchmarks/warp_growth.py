@@ -63,8 +63,8 @@ def scalar_text(statements: int) -> str:
 
 
 def layer_text(statements: int) -> str:
-    """An unrolled tensor-core layer of about so many statements. (``synthetic.module`` goes by lines: half as many again are statements.)"""
-    return module(max(80, round(statements * 2 / 3)), marked=False).decode()
+    """An unrolled tensor-core layer of about so many statements. (``synthetic.module`` goes by lines; some hold two statements.)"""
+    return module(max(80, round(statements / 1.127)), marked=False).decode()
 
 
 TEXTS = {"tensor-core layer": layer_text, "scalar code": scalar_text}
