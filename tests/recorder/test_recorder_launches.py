@@ -168,7 +168,7 @@ def test_all_kinds_of_textures(recorded) -> None:
     assert levels.mipmaps == capture.Mipmaps(3, "linear", 0.5, 0.25, float("inf"))
     assert [a.shape for a in levels.arrays()] == [(4, 8, 1), (2, 4, 1), (1, 2, 1)]
     assert [set(a.ravel().tolist()) for a in levels.arrays()] == [{1}, {2}, {3}]
-    assert (linear.dimensions, linear.integers) == (1, True) and np.array_equal(linear.arrays()[0].ravel(), START[:10])
+    assert (linear.dimensions, linear.integers, linear.linear) == (1, True, True) and np.array_equal(linear.arrays()[0].ravel(), START[:10])
     rows = [START.view(np.uint8)[at : at + 8] for at in (0, 512, 1024)]
     assert np.array_equal(plane.contents(), np.concatenate(rows)) and (plane.width, plane.height, plane.channels) == (2, 3, 4)
     assert any("a resource view" in note for note in opened.launches[7].notes)

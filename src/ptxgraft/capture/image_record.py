@@ -42,7 +42,7 @@ class Image:
     ``dimensions`` is 1, 2 or 3; ``height`` is 1 below two, ``depth`` 1 below three. ``integers``: 8- and 16-bit integer texels are read as they are.
     ``layered``: the outermost dimension counts layers; ``cube``: it counts the faces of cube maps, ``seamless`` ones where filtering goes on across edges.
     Of ``mipmaps`` the contents hold all levels, one after the other. ``reference`` is the module variable that the image is bound to, whose address is the
-    handle; its ``arg_offset`` is -1."""
+    handle; its ``arg_offset`` is -1. ``linear``: the texels lie in plain memory, one after the other, as ``tex1Dfetch`` reads them."""
 
     kind: Literal["texture", "surface"]
     arg_offset: int
@@ -64,6 +64,7 @@ class Image:
     seamless: bool = False
     mipmaps: Mipmaps | None = None
     reference: str | None = None
+    linear: bool = False
 
     def __repr__(self) -> str:
         shape = f"{self.width}x{self.height}x{self.channels}"
@@ -128,6 +129,8 @@ def _shape_faults(image: Image) -> list[str]:
         image.dimensions != 3 or image.width != image.height or image.depth % faces or (not image.layered and image.depth != faces)
     ):
         found.append(f"{image.width}x{image.height}x{image.depth} texels are not the faces of a cube map")
+    if image.linear and (image.kind != "texture" or image.dimensions != 1 or image.mipmaps is not None):
+        found.append("only a texture of one dimension and level lies in plain memory")
     if image.mipmaps is not None:
         m = image.mipmaps
         longest = max(

@@ -12,7 +12,7 @@ The manifest is a JSON object: ``format`` "ptxgraft capture", ``version`` 1, ``c
     variables     name, before, after
 
 and, where they say something, ``binary`` (contents), ``binary_hash``, ``cooperative``, ``cluster`` [x, y, z], ``engine``, ``profile`` and ``notes`` (texts), in images ``depth``,
-``dimensions``, ``integers``, ``layered``, ``cube``, ``seamless``, ``reference`` (a name; ``arg_offset`` is then null) and ``mipmaps`` (levels, filter, and bias,
+``dimensions``, ``integers``, ``layered``, ``cube``, ``seamless``, ``linear``, ``reference`` (a name; ``arg_offset`` is then null) and ``mipmaps`` (levels, filter, and bias,
 lowest and highest as the bits of binary32 numbers).
 
 Contents are ``{"size": bytes, "chunks": [SHA-256, ...]}``, each chunk but the last of ``chunk_bytes`` and stored as ``blobs/<SHA-256>.z``. What was not
@@ -113,7 +113,7 @@ class PackageWriter:
                 "integers": (i.integers, False),
                 "reference": (i.reference, None),
             }
-            rare |= {name: (getattr(i, name), False) for name in ("layered", "cube", "seamless")}
+            rare |= {name: (getattr(i, name), False) for name in ("layered", "cube", "seamless", "linear")}
             rare["mipmaps"] = (None if i.mipmaps is None else _mipmaps_node(i.mipmaps), None)
             return {
                 **plain,
@@ -301,12 +301,12 @@ class _Reader:
     def _image(self, node: Node, kind: Any) -> Image:
         node.keys(
             "arg_offset handle width height channels format filter address normalized before after depth dimensions integers "
-            "layered cube seamless mipmaps reference"
+            "layered cube seamless linear mipmaps reference"
         )
         reference = node.get("reference")
         offset = node["arg_offset"].integer() if reference is None else -1
         what = f"the {kind} at argument offset {offset}" if reference is None else f"the {kind} at reference {reference.text()}"
-        flags = {name: found.truth() for name in ("layered", "cube", "seamless") if (found := node.get(name)) is not None}
+        flags = {name: found.truth() for name in ("layered", "cube", "seamless", "linear") if (found := node.get(name)) is not None}
         mipmaps = node.get("mipmaps")
         depth, dimensions, integers = node.get("depth"), node.get("dimensions"), node.get("integers")
         filter_name: Any = None if node["filter"].null else node["filter"].text()

@@ -25,7 +25,8 @@ _MOST_GATHERED = 1 << 15
 
 @dataclass(slots=True)
 class Image:
-    """A texture or surface object: ``handle`` is what kernels get. ``array`` is the driver's array behind it, of a mipmapped texture its mipmapped array."""
+    """A texture or surface object: ``handle`` is what kernels get. ``array`` is the driver's array behind it, of a mipmapped texture its mipmapped array,
+    None where there is plain memory."""
 
     handle: int
     array: Any
@@ -40,11 +41,10 @@ class Images:
     device: Device
     made: list[Image] = field(default_factory=list)
 
-    def texture(self, texture: Texture) -> Image:
-        """A texture object over a copy of the texture's levels, with its filters, address modes and kind of coordinates."""
+    def texture(self, texture: Texture, linear: bool = False) -> Image:
+        """A texture object over a copy of the texture's levels, with its filters, address modes and kind of coordinates. ``linear``: the copy lies in plain
+        memory, as fetches by number need it."""
         driver = self.device.driver
-        gathers = texture.geometry == "2d" and max(texture.array.shape[:2]) <= _MOST_GATHERED
-        array = self._array(texture, texture.levels, _GATHER if gathers else 0)
         description = driver.CUDA_TEXTURE_DESC()
         modes = {name: getattr(driver.CUaddress_mode, f"CU_TR_ADDRESS_MODE_{name.upper()}") for name in ADDRESS_MODES}
         description.addressMode = [modes[name] for name in texture.address]
@@ -54,6 +54,10 @@ class Images:
         description.minMipmapLevelClamp, description.maxMipmapLevelClamp = texture.lowest, texture.highest
         description.flags = (_NORMALIZED if texture.normalized else 0) | (_READ_AS_INTEGER if texture.reads_integers else 0)
         description.flags |= _SEAMLESS if texture.seamless else 0
+        if linear:
+            return self._keep(None, False, False, "cuTexObjectCreate", self._memory(texture), description, None)
+        gathers = texture.geometry == "2d" and max(texture.array.shape[:2]) <= _MOST_GATHERED
+        array = self._array(texture, texture.levels, _GATHER if gathers else 0)
         mipmapped = len(texture.levels) > 1
         return self._keep(array, mipmapped, False, "cuTexObjectCreate", self._resource(array, mipmapped), description, None)
 
@@ -81,6 +85,8 @@ class Images:
         self.made.clear()
 
     def _destroy(self, array: Any, mipmapped: bool) -> None:
+        if array is None:
+            return  # plain memory, which the device frees
         (self.device.driver.cuMipmappedArrayDestroy if mipmapped else self.device.driver.cuArrayDestroy)(array)
 
     def _keep(self, array: Any, mipmapped: bool, surface: bool, call: str, *arguments: Any) -> Image:
@@ -129,6 +135,17 @@ class Images:
         self.device.call("cuMemcpy3DAsync", copy, self.device.stream)
         if not to_device:
             self.device.call("cuStreamSynchronize", self.device.stream)
+
+    def _memory(self, texture: Texture) -> Any:
+        """A resource of plain memory with a copy of the texels."""
+        driver = self.device.driver
+        description = driver.CUDA_RESOURCE_DESC()
+        buffer = self.device.buffer(texture.array)
+        description.resType = driver.CUresourcetype.CU_RESOURCE_TYPE_LINEAR
+        description.res.linear.devPtr, description.res.linear.sizeInBytes = driver.CUdeviceptr(buffer.address), buffer.size
+        description.res.linear.format = driver.CUarray_format(texture.format)
+        description.res.linear.numChannels = texture.array.shape[-1]
+        return description
 
     def _resource(self, array: Any, mipmapped: bool) -> Any:
         driver = self.device.driver

@@ -56,7 +56,7 @@ class Session:
                 if self.keep:
                     self.kept.append(self.device.buffer(span.data))
             for handle, texture in work.textures.items():
-                self.handles[handle] = self.images.texture(texture)
+                self.handles[handle] = self.images.texture(texture, handle in work.linear)
             for handle, surface in work.surfaces.items():
                 self.handles[handle] = self.images.surface(surface)
             if work.stack_bytes:

@@ -53,7 +53,7 @@ class Code:
 @dataclass(slots=True)
 class Work:
     """Everything of a launch but its code. ``handles_at``: argument offsets of handles, None where nobody knows. ``stack_bytes`` 0: the driver knows.
-    ``cluster`` None: what the module says."""
+    ``cluster`` None: what the module says. ``linear``: the handles of textures whose texels lie in plain memory."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -67,6 +67,7 @@ class Work:
     surfaces: dict[int, Surface] = field(default_factory=dict)
     handles_at: tuple[int, ...] | None = None
     cluster: tuple[int, int, int] | None = None
+    linear: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -121,6 +122,7 @@ def work_from_capture(
         held.surfaces,
         tuple(i.arg_offset for i in recorded.images),
         recorded.cluster,
+        frozenset(i.handle for i in recorded.textures if i.linear),
     )
 
 

@@ -209,7 +209,7 @@ class _Process:
         depth, height, width = [1] * (3 - len(extents)) + extents
         image = capture.Image(
             kind, offset, i["handle"], width, height, i["channels"], i["format"], before=contents, depth=depth, dimensions=len(extents), layered=layered,
-            cube=cube,
+            cube=cube, linear=i["linear"],
         )  # fmt: skip
         if kind == "texture":
             image.filter = capture.FILTERS[i["filter"]]

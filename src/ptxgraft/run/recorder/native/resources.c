@@ -216,6 +216,7 @@ void put_object(struct text *line, struct text *notes, const struct object *obje
     put(line, ", \"addressing\": [%d, %d, %d]", t->addressing[0], t->addressing[1], t->addressing[2]);
     put(line, ", \"filter\": %d, \"flags\": %u", t->filter, t->flags);
     /* Floats as bits: a level's bound may be infinite, which JSON has no word for. */
+    put(line, ", \"linear\": %s", object->resource.type == RESOURCE_LINEAR ? "true" : "false");
     put(line, ", \"levels\": %zu, \"mip_filter\": %d", levels.count, t->mipmap_filter);
     put(line, ", \"bias\": %u, \"lowest\": %u, \"highest\": %u", bits_of(t->bias), bits_of(t->least), bits_of(t->most));
 }

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from ptxgraft.capture import FORMATS
 from ptxgraft.errors import KernelFault, PtxgraftError
 from ptxgraft.isa.binding import bind
 from ptxgraft.run import variables
@@ -71,7 +72,7 @@ CUmemAccess_flags = _numbers("CUmemAccess_flags", "NONE", "READ", "READ_WRITE", 
 CUmemorytype = _numbers("CUmemorytype", "NONE", "CU_MEMORYTYPE_HOST", "CU_MEMORYTYPE_DEVICE", "CU_MEMORYTYPE_ARRAY")
 CUaddress_mode = _numbers("CUaddress_mode", *(f"CU_TR_ADDRESS_MODE_{m.upper()}" for m in ADDRESS_MODES))
 CUfilter_mode = _numbers("CUfilter_mode", "CU_TR_FILTER_MODE_POINT", "CU_TR_FILTER_MODE_LINEAR")
-CUresourcetype = _numbers("CUresourcetype", "CU_RESOURCE_TYPE_ARRAY", "CU_RESOURCE_TYPE_MIPMAPPED_ARRAY")
+CUresourcetype = _numbers("CUresourcetype", "CU_RESOURCE_TYPE_ARRAY", "CU_RESOURCE_TYPE_MIPMAPPED_ARRAY", "CU_RESOURCE_TYPE_LINEAR")
 CUlaunchAttributeID = _numbers(
     "CUlaunchAttributeID", "IGNORE", "ACCESS", "CU_LAUNCH_ATTRIBUTE_COOPERATIVE", "SYNC", "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"
 )
@@ -98,7 +99,7 @@ def CUlaunchAttributeValue():
 
 
 def CUDA_RESOURCE_DESC():
-    return SimpleNamespace(res=SimpleNamespace(array=SimpleNamespace(), mipmap=SimpleNamespace()))
+    return SimpleNamespace(res=SimpleNamespace(array=SimpleNamespace(), mipmap=SimpleNamespace(), linear=SimpleNamespace()))
 
 
 def CUmemAllocationProp():
@@ -447,6 +448,8 @@ def _handle(image) -> int:
 
 @_call
 def cuTexObjectCreate(resource, description, view):
+    if resource.resType == CUresourcetype.CU_RESOURCE_TYPE_LINEAR:
+        return _handle(_linear(resource.res.linear, description))
     mipmapped = resource.resType == CUresourcetype.CU_RESOURCE_TYPE_MIPMAPPED_ARRAY
     array = resource.res.mipmap.hMipmappedArray if mipmapped else resource.res.array.hArray
     first, *below = [level.texels for level in array.levels] if mipmapped else [array.texels]
@@ -457,6 +460,15 @@ def cuTexObjectCreate(resource, description, view):
         description.mipmapLevelBias, description.minMipmapLevelClamp, description.maxMipmapLevelClamp, bool(flags & 0x40),
     )  # fmt: skip
     return _handle(texture)
+
+
+def _linear(memory, description) -> Texture:
+    while GPU.queue:  # the copies before it
+        GPU.queue.pop(0)()
+    data = GPU.find(int(memory.devPtr), memory.sizeInBytes)
+    row = FORMATS[int(memory.format)]
+    texels = data[: memory.sizeInBytes].view(row.dtype).reshape(-1, memory.numChannels)
+    return Texture(texels, int(memory.format), integers=bool(description.flags & 1))
 
 
 @_call
