@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ptxgraft.capture import FORMATS, Format, image_format
 from ptxgraft.errors import UsageError
 from ptxgraft.isa import images as layout
-from ptxgraft.isa.filtering import FLOAT, HALF, POINT, SNORM, UNORM
+from ptxgraft.isa.filtering import FLOAT, HALF, POINT, SNORM, SNORM8, UNORM
 from ptxgraft.run.memory import ALIGNMENT, padded
 
 ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")
@@ -161,7 +161,8 @@ class Texture:
         if self.reads_integers:
             return POINT
         row = FORMATS[self.format or 0]
-        return {"unorm": UNORM, "snorm": SNORM}.get(row.meaning, HALF if row.dtype == np.float16 else FLOAT)
+        small = SNORM8 if row.dtype == np.int8 else SNORM
+        return {"unorm": UNORM, "snorm": small}.get(row.meaning, HALF if row.dtype == np.float16 else FLOAT)
 
     @property
     def filtering(self) -> int:
@@ -171,7 +172,7 @@ class Texture:
     @property
     def doubled(self) -> bool:
         """Do the texels lie there twice: as they are filtered, and as they are read? So it is for normalised integers."""
-        return self.filterable in (UNORM, SNORM)
+        return self.filterable in (UNORM, SNORM, SNORM8)
 
     def words(self, level: int = 0) -> NDArray[np.uint32]:
         """The decoded texels of a level: uint32[texels, 4], the bits of f32 or of 32-bit integers. Where normalised integers may be filtered: 16-bit ones as
@@ -197,9 +198,9 @@ def _floats(flat: NDArray, row: Format) -> NDArray[np.float32]:
 
 
 def _sixteen_bits(flat: NDArray) -> NDArray[np.float32]:
-    """Normalised integers widened to 16 bits, as f32: what the filter works on. Of 8-bit signed ones three more bits are kept (as measured)."""
+    """Normalised integers widened to 16 bits, as f32: what the filter works on. 8-bit signed ones are widened after it."""
     if flat.dtype == np.int8:
-        return (np.floor(flat.astype(np.float64) * (32767 / 127) * 8) / 8).astype(np.float32)
+        return flat.astype(np.float32)
     return np.maximum(flat.astype(np.int64) * (257 if flat.dtype == np.uint8 else 1), -32767).astype(np.float32)
 
 
