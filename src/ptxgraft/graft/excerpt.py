@@ -86,8 +86,9 @@ class Excerpt:
         head = _HEAD.match(document.masked, statement.start, statement.end)
         start = head.end() if head else statement.start
         guard = NAME.search(document.masked, statement.start, start) if statement.guard else None
+        outside = statement.scope == self.scope
         for match in ([guard] if guard else []) + list(NAME.finditer(document.masked, start, statement.end)):
-            if not self._declared_inside(statement.scope, match.group()):
+            if outside or not self._declared_inside(statement.scope, match.group()):
                 yield match.start(), match.end(), match.group()
 
     def _declared_inside(self, scope: int, name: str) -> bool:

@@ -25,9 +25,11 @@ class FreshNames:
             raise UsageError(f"'{prefix}' cannot begin a PTX name", hint="use letters, digits and '_'")
         self.prefix = prefix
         # A sigil does not make a name different enough: '%pg_r' and 'pg_r' are both taken when one is seen.
-        tokens = {t.lstrip("%$") for t in _TOKEN.findall(document.text) if prefix in t}
-        self._names = tokens
-        self._bases = {b.lstrip("%$") for b in _RANGE.findall(document.masked)} & tokens
+        self._names: set[str] = set()
+        self._bases: set[str] = set()
+        if prefix in document.text:
+            self._names = {t.lstrip("%$") for t in _TOKEN.findall(document.text) if prefix in t}
+            self._bases = {b.lstrip("%$") for b in _RANGE.findall(document.masked)} & self._names
 
     def name(self, hint: str = "") -> str:
         """A fresh name: the sigil of ``hint`` ('%', '$' or none), the prefix, a number where needed, the rest of ``hint``."""
