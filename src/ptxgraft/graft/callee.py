@@ -35,13 +35,14 @@ def identity_callee(piece: Excerpt, face: Interface, callee: str, fresh: FreshNa
     replaced |= _address_statements(piece, face, values, head, scratch)
     labels, places = fresh_labels(piece, fresh)
     tail = [f"{places['end']}:"] if "end" in places else []
+    back = [(r, w) for r, w in face.live_out if r.id not in face.remade]
     rows = next((p for p in face.passed if p.kind == "row"), None)
     if rows is not None:
         row = scratch.register("b32")
         tail += lane_row(values[id(rows)], row, face.words, scratch)
-        tail += store_row(face.live_out, "shared", row, scratch, face.row_words)
-    elif face.returned is not None:
-        tail += face.returned.stores(face.live_out, f"{callee}_result", scratch)
+        tail += store_row(back, "shared", row, scratch, face.row_words)
+    elif face.returned is not None and back:
+        tail += face.returned.stores(back, f"{callee}_result", scratch)
     tail.append("ret;")
     out = Rendered(piece.document)
     first, last = piece.first.start, piece.last.end - 1

@@ -5,26 +5,28 @@ Invariant: what is passed, in which order, is the cut's interface; what the call
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ptxgraft.graft.carry import Scratch, load_row, to_param
 from ptxgraft.graft.excerpt import Excerpt
 from ptxgraft.graft.interface import Interface, Passed
-from ptxgraft.graft.remade import remade
 from ptxgraft.graft.rows import Rows, row_lines
 from ptxgraft.text import FreshNames
 
 
-def call_text(piece: Excerpt, face: Interface, callee: str, rows: Rows | None, fresh: FreshNames) -> str:
-    """What stands in the region's place: the row's address where there is one, the parameters, the call, the results."""
+def call_text(piece: Excerpt, face: Interface, callee: str, rows: Rows | None, fresh: FreshNames, parameters: Sequence[str]) -> str:
+    """What stands in the region's place: the row's address where there is one, the parameters (under names that nothing else in the module
+    has, at least as many as there are), the call, the results."""
     scratch = Scratch(fresh)
     lines: list[str] = []
     base = row = ""
     if rows is not None:
         base, row = scratch.register("b32"), scratch.register("b32")
-        lines += row_lines(rows.array, base, row, face.words, scratch)
+        lines += row_lines(rows, base, row, face.words, scratch)
     values = [_value(piece, p, base, scratch) for p in face.passed]
     for before, _ in values:
         lines += before
-    names = [fresh.name(f"p{i}") for i in range(len(values))]
+    names = list(parameters[: len(values)])
     result = fresh.name("result") if face.returned is not None else ""
     lines.append("{")
     if face.returned is not None:
@@ -32,19 +34,18 @@ def call_text(piece: Excerpt, face: Interface, callee: str, rows: Rows | None, f
     for passed, name, (_, value) in zip(face.passed, names, values, strict=True):
         lines += [f".param .{passed.type} {name};", f"st.param.{passed.type} [{name}], {value};"]
     lines.append(call_statement(callee, names, result))
-    again = {r.id: s for r, _ in face.live_out if (s := remade(piece.flow, r, piece.region.last + 1))}
-    back = [(r, w) for r, w in face.live_out if r.id not in again]
+    back = [(r, w) for r, w in face.live_out if r.id not in face.remade]
     if face.returned is not None and back:
         lines += face.returned.loads(back, result, scratch)
     lines.append("}")
     if rows is not None:
         lines += load_row(back, "shared", row, scratch, face.row_words)
-    lines += again.values()
+    lines += face.remade.values()
     hoisted = [piece.document.source(s) for s in piece.hoisted()]
     return "\n".join([*hoisted, "{", *("\t" + line for line in [*scratch.declarations(), *lines]), "}"])
 
 
-def call_statement(callee: str, names: list[str], result: str = "") -> str:
+def call_statement(callee: str, names: Sequence[str], result: str = "") -> str:
     """The call of ``callee`` with parameters of these names."""
     back = f"({result}), " if result else ""
     return f"call.uni {back}{callee}, ({', '.join(names)});" if names or result else f"call.uni {callee};"

@@ -22,6 +22,7 @@ from ptxgraft.graft.carry import (
 )
 from ptxgraft.graft.excerpt import Excerpt, is_spelled
 from ptxgraft.graft.fragment_tables import steps_of
+from ptxgraft.graft.remade import remade
 from ptxgraft.isa import Address, Instruction, Reg, Register, Type, Var, Variable, Vector, align_up
 from ptxgraft.spec import block_shape
 from ptxgraft.spec.provenance import Source, Tracer
@@ -77,7 +78,8 @@ class Returned:
 @dataclass(slots=True)
 class Interface:
     """``passed`` in order; ``live_out`` with the first word of each in a row of ``words`` words; ``returned`` when they are a call's result; ``row_words``: how many words
-    of a mirror cut's row can be stored at a time, by its alignment;
+    of a mirror cut's row can be stored at a time, by its alignment; ``remade``: live-outs, by register number, that the entry does not read back but
+    makes again by these statements;
     ``loads`` and ``uses`` say where the region's statements take arguments and addresses from: by statement index, (destination register,
     parameter)."""
 
@@ -88,6 +90,7 @@ class Interface:
     names: dict[str, str] = field(default_factory=dict)
     returned: Returned | None = None
     row_words: int = 1
+    remade: dict[int, str] = field(default_factory=dict)
 
     @property
     def addresses(self) -> dict[str, Passed]:
@@ -132,6 +135,9 @@ def interface(piece: Excerpt, style: str, row: bool) -> Interface:
         result.live_out.append((register, offset))
         offset += words(register.type)
         result.names[register.name] = identifier(register.name, set(result.names.values()))
+        if row or style == "call":
+            again = remade(piece.flow, register, piece.region.last + 1)
+            result.remade |= {register.id: again} if again else {}
     if style == "call" and result.words:
         single = len(piece.live_out) == 1
         result.returned = Returned(param_type(piece.live_out[0].type)) if single else Returned("b8", align_up(4 * result.words, 16))

@@ -6,6 +6,7 @@ results, then spilled words, and starts at a multiple of 16 bytes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ptxgraft.flow import Flow, Linear
@@ -36,6 +37,7 @@ class PhaseFrame:
     plan: PhasePlan
     array: str = ""
     stride: int = 0
+    warps: int = 0
     spill: str = ""
     weights: str = ""
     parameters: str = ""
@@ -56,6 +58,7 @@ def choose_frame(
     if not total:
         return frame
     warps, how = warps_of_block(flow, block)
+    frame.warps = warps
     for local in (False, True):
         frame.stride = stride_of(plan.spill_start if local else total)
         rows = find_rows(flow, plan.region, frame.stride, warps, how, fresh, "rows", room, 16) if frame.stride else None
@@ -107,8 +110,8 @@ def phase_interface(plan: PhasePlan) -> Interface:
 # -- in the entry ------------------------------------------------------------------------------------------------------
 
 
-def phase_call_text(flow: Flow, frame: PhaseFrame, call: PhaseCall, callee: str, fresh: FreshNames) -> str:
-    """What stands in one phase's place."""
+def phase_call_text(flow: Flow, frame: PhaseFrame, call: PhaseCall, callee: str, fresh: FreshNames, names: Sequence[str]) -> str:
+    """What stands in one phase's place. ``names``: of the call's parameters, which nothing else in the module has."""
     document = flow.program.document
     scratch, plan = Scratch(fresh), frame.plan
     lines: list[str] = []
@@ -146,7 +149,6 @@ def phase_call_text(flow: Flow, frame: PhaseFrame, call: PhaseCall, callee: str,
         lines.append(f"mov.b64 {parameters}, 0;")
     values += [weights, parameters, row]
     types = [p.type for p in phase_interface(plan).passed]
-    names = [fresh.name(f"p{i}") for i in range(len(values))]
     lines.append("{")
     for name, type_name, value in zip(names, types, values, strict=True):
         lines += [f".param .{type_name} {name};", f"st.param.{type_name} [{name}], {value};"]
@@ -164,6 +166,9 @@ def _row_lines(frame: PhaseFrame, row: str, scratch: Scratch) -> list[str]:
     """Statements that set ``row`` to the lane's row: the thread's number in its block, for any shape of it, times the stride."""
     if not frame.array:
         return [f"mov.b32 {row}, 0;"]
+    if frame.warps == 1:
+        lane, base = scratch.register("b32"), scratch.register("b32")
+        return [f"mov.u32 {lane}, %laneid;", f"mov.u32 {base}, {frame.array};", f"mad.lo.u32 {row}, {lane}, {4 * frame.stride}, {base};"]
     x, y, extent = (scratch.register("b32") for _ in range(3))
     return [
         f"mov.u32 {y}, %tid.z;",

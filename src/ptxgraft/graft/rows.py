@@ -76,8 +76,10 @@ def words_at_a_time(words: int, align: int) -> int:
     return next(n for n in (4, 2, 1) if words % n == 0 and align % (4 * n) == 0)
 
 
-def row_lines(array: str, base: str, row: str, words: int, scratch: Scratch) -> list[str]:
-    """Statements that set ``base`` to the warp's area of an array and ``row`` to the lane's row in it, for any block shape."""
+def row_lines(rows: Rows, base: str, row: str, words: int, scratch: Scratch) -> list[str]:
+    """Statements that set ``base`` to the warp's area of an array and ``row`` to the lane's row in it, for any shape of a block of so many warps."""
+    if rows.warps == 1:
+        return [f"mov.u32 {base}, {rows.array};", *lane_row(base, row, words, scratch)]
     x, y, z, extent = (scratch.register("b32") for _ in range(4))
     return [
         f"mov.u32 {z}, %tid.z;",
@@ -88,7 +90,7 @@ def row_lines(array: str, base: str, row: str, words: int, scratch: Scratch) -> 
         f"mov.u32 {x}, %tid.x;",
         f"mad.lo.u32 {x}, {y}, {extent}, {x};",
         f"shr.u32 {x}, {x}, 5;",
-        f"mov.u32 {y}, {array};",
+        f"mov.u32 {y}, {rows.array};",
         f"mad.lo.u32 {base}, {x}, {128 * words}, {y};",
         *lane_row(base, row, words, scratch),
     ]

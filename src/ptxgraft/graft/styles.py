@@ -43,6 +43,7 @@ class Editing:
     _merged: dict[tuple[int, str], Merged] = field(default_factory=dict)
     _open: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
     _rooms: dict[str, Room] = field(default_factory=dict)
+    _parameters: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, document: Document, entries: Sequence[str]) -> Editing:
@@ -58,6 +59,12 @@ class Editing:
     def need(self, version: tuple[int, int]) -> None:
         """What was put in needs this PTX version."""
         self.version = max(self.version, version)
+
+    def parameters(self, count: int) -> list[str]:
+        """Names for the parameters of a call: the same for all calls, each of which stands in a block of its own."""
+        while len(self._parameters) < count:
+            self._parameters.append(self.fresh.name(f"p{len(self._parameters)}"))
+        return self._parameters[:count]
 
     def room(self, entry: str) -> Room:
         """What is taken of an entry's shared memory."""
@@ -131,7 +138,7 @@ def write_called(edit: Editing, piece: Excerpt, style: str, given: Body | None, 
         made.renamed = {r.name: r.name for r in piece.own}
     if rows is not None and rows.declaration:
         _declare_array(edit, piece, rows.declaration)
-    text = call_text(piece, face, made.callee, rows, edit.fresh)
+    text = call_text(piece, face, made.callee, rows, edit.fresh, edit.parameters(len(face.passed)))
     edit.script.replace(piece.first, piece.last, indented(piece.document, piece.first, text))
     return made
 
@@ -157,7 +164,7 @@ def write_phases(
     identity = given is not None and given.kind == "identity"
     for call in plan.calls:
         target = edit.callee(f"{made.callee}_p{call.phase.index}") if identity else made.callee
-        text = phase_call_text(flow, frame, call, target, edit.fresh)
+        text = phase_call_text(flow, frame, call, target, edit.fresh, edit.parameters(len(face.passed)))
         edit.script.replace(call.first, call.last, indented(document, call.first, text))
         if identity:
             _add_callee(edit, made, target, identity_phase(flow.program, call, target, face, edit.fresh))
