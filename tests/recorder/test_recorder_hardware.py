@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ptxgraft import capture
-from ptxgraft.errors import KernelFault
+from ptxgraft.errors import KernelFault, UnsupportedError
 from ptxgraft.verify import compare, recorded_outputs, replay
 
 CAPTURES = sorted((Path(__file__).parent / "captures").glob("*.ptxcap"))
@@ -26,6 +26,10 @@ def test_replay(path: Path, seq: int, kernel: str) -> None:
             replay(launch)
         return
     assert not launch.notes
+    if launch.cluster is not None:
+        with pytest.raises(UnsupportedError, match="clusters of 2 blocks"):
+            replay(launch)
+        return
     expected = recorded_outputs(launch)
     verdict = compare(expected, replay(launch, profile="sm_90").outputs, names=[o.name for o in expected])
     assert verdict.bytes_compared > 0 and verdict.bytes_differing == 0, verdict.first
@@ -35,4 +39,6 @@ def test_what_was_recorded_covers_what_a_launch_can_have() -> None:
     launches = [capture.open_capture(path).launch(seq) for path, seq, _ in LAUNCHES]
     assert {i.dimensions for launch in launches for i in launch.textures} == {1, 2, 3}
     assert any(launch.surfaces for launch in launches) and any(launch.variables for launch in launches)
-    assert any(launch.cooperative for launch in launches)
+    assert any(launch.cooperative for launch in launches) and any(launch.cluster for launch in launches)
+    images = [i for launch in launches for i in launch.textures]
+    assert any(i.layered for i in images) and any(i.mipmaps for i in images)
