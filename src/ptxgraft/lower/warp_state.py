@@ -20,6 +20,8 @@ LANES = 32
 FULL = 0xFFFFFFFF
 
 _SIZES = {"i32": 4, "i64": 8, "ptr": 8}
+_PUT = {4: (struct.Struct("<I").pack_into, FULL, 4), 8: (struct.Struct("<Q").pack_into, (1 << 64) - 1, 8)}
+"""By size: what stores an element, its mask, and the distance to the next."""
 
 
 class Layout:
@@ -44,10 +46,11 @@ class Layout:
     def write(self, buffer, base: int = 0, **values: int | tuple[int, ...]) -> None:
         """Store values into a writable buffer whose structure starts at byte ``base``."""
         for name, value in values.items():
-            items = value if isinstance(value, tuple) else (value,)
-            code = "I" if self.types[name] == "i32" else "Q"
-            mask = (1 << (32 if code == "I" else 64)) - 1
-            struct.pack_into(f"<{len(items)}{code}", buffer, base + self.offsets[name], *(v & mask for v in items))
+            put, mask, step = _PUT[_SIZES[self.types[name]]]
+            at = base + self.offsets[name]
+            for item in value if isinstance(value, tuple) else (value,):
+                put(buffer, at, item & mask)
+                at += step
 
     def read(self, buffer, name: str, base: int = 0, signed: bool = False) -> int:
         """One scalar field of the structure at byte ``base``."""

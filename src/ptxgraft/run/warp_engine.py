@@ -54,6 +54,9 @@ _SERVICE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32)
 
 _PREPARED_LIMIT = 16
 
+_NOTHING = np.zeros(RECORD_BYTES // 8, dtype=np.uint64)
+"""What empty tables point to: a record of no bytes."""
+
 _prepared: dict[tuple[int, str], tuple[Program, Code]] = {}
 _prepared_lock = threading.Lock()
 _caches: dict[tuple[str | None, ...], Cache] = {}
@@ -254,11 +257,11 @@ class _Job:
         return _address(array)
 
     def words(self, values: Sequence[int]) -> int:
-        return self.keep(np.array([v & 0xFFFFFFFFFFFFFFFF for v in values] or [0], dtype=np.uint64))
+        return self.keep(np.array([v & 0xFFFFFFFFFFFFFFFF for v in values], dtype=np.uint64)) if values else _address(_NOTHING)
 
     def records(self, rows: Sequence[tuple[int, int, int]]) -> int:
         assert RECORD_BYTES == 32
-        return self.words([n for i, row in enumerate(rows or [(0, 0, 0)]) for n in (*row, i)])
+        return self.words([n for i, row in enumerate(rows) for n in (*row, i)])
 
     def images(self) -> int:
         words: list[int] = []
