@@ -1,6 +1,6 @@
 """ptxgraft: take a PTX kernel apart at its tensor-core regions, graft other code in their place, and prove the result byte for byte.
 
-The Python API has the names of the command line: ``spec``, ``cut``, ``probe``, ``apply``, ``replay``, ``verify``, ``bisect``; a kernel runs in two lines:
+The Python API has the names of the command line: ``spec``, ``cut``, ``probe``, ``apply``, ``record``, ``replay``, ``verify``, ``bisect``; a kernel runs in two lines:
 
     kernel = ptxgraft.load("saxpy.ptx").kernel("saxpy")      # a path or PTX text
     kernel.launch(grid=(1024,), block=(256,), args=[n, 2.0, x, y])
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ptxgraft.graft import apply, cut, probe
     from ptxgraft.isa import bind
     from ptxgraft.run import Sampler, Surface, Texture, load
+    from ptxgraft.run.recorder import record
     from ptxgraft.spec import spec
     from ptxgraft.text import Document
     from ptxgraft.verify import bisect, replay, verify
@@ -34,13 +35,30 @@ _HOMES = {
     "load": "ptxgraft.run",
     "open_capture": "ptxgraft.capture",
     "probe": "ptxgraft.graft",
+    "record": "ptxgraft.run.recorder",
     "replay": "ptxgraft.verify",
     "spec": "ptxgraft.spec",
     "verify": "ptxgraft.verify",
 }
 """Where each public name lives; its module is imported when the name is first used, so that a light command stays light."""
 
-__all__ = ["Document", "Sampler", "Surface", "Texture", "apply", "bind", "bisect", "cut", "load", "open_capture", "probe", "replay", "spec", "verify"]
+__all__ = [
+    "Document",
+    "Sampler",
+    "Surface",
+    "Texture",
+    "apply",
+    "bind",
+    "bisect",
+    "cut",
+    "load",
+    "open_capture",
+    "probe",
+    "record",
+    "replay",
+    "spec",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

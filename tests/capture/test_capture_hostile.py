@@ -139,9 +139,10 @@ def package() -> dict[str, bytes | None]:
             1, "k", (1, 2, 3), (4, 5, 6), ARGS, 7,
             allocations=[Allocation(0, 0x1000, 16, np.zeros(16, np.uint8), np.ones(16, np.uint8)), Allocation(1, 0x2000, 0, b"")],
             pointers=[Pointer(8, 0, 4)], module=b".version 8.0",
-            textures=[Image("texture", 16, int.from_bytes(ARGS[16:24], "little"), 2, 1, 1, 1, "point", ("wrap",), False, before=b"\1\2")],
+            textures=[Image("texture", 16, int.from_bytes(ARGS[16:24], "little"), 2, 1, 1, 1, "point", ("wrap",), False, before=b"\1\2", dimensions=1, linear=True)],
+            binary=b"\x7fELF", cooperative=True, cluster=(2, 1, 1), notes=["allocation 2 was left out"],
         )  # fmt: skip
-        write([launch], root / "a")
+        write(Capture([launch], remarks=["process 1: 2 launches seen"]), root / "a")
         return contents(root / "a")
 
 
