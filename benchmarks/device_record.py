@@ -35,15 +35,15 @@ LARGEST_KEPT = 1 << 20
 """Bytes on disk of captures that ``--keep`` packs: larger ones are mostly machine code of others."""
 
 
-def build(source: str, folder: Path) -> Path:
-    """A program of ``recorded/``, with machine code and PTX for sm_90."""
+def build(source: str, folder: Path, *options: str) -> Path:
+    """A program of ``recorded/``, with machine code and PTX for sm_90; ``options`` are for nvcc."""
     nvcc = shutil.which("nvcc") or find_nvcc()
     if nvcc is None:
         raise UsageError("no nvcc found", hint="put it on PATH")
-    made = folder / source
+    made = folder / "-".join([source, *(option.strip("-") for option in options)])
     code = ["-gencode", "arch=compute_90,code=sm_90", "-gencode", "arch=compute_90,code=compute_90"]
     include = Path(str(nvcc)).resolve().parents[1] / "include" / "cccl"
-    command = [str(nvcc), "-std=c++17", *code, f"-I{include}", str(HERE / "recorded" / f"{source}.cu"), "-o", str(made)]
+    command = [str(nvcc), "-std=c++17", *code, *options, f"-I{include}", str(HERE / "recorded" / f"{source}.cu"), "-o", str(made)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise UsageError(f"nvcc cannot compile {source}.cu:\n{done.stdout}{done.stderr}")
@@ -86,6 +86,15 @@ def program(name: str, command: Sequence[str], folder: Path, choice: Choice | No
     row = {"name": name, "output_unchanged": printed == alone.stdout, "seconds_alone": seconds, **row}
     row["launches"] = replays(folder / f"{name}.ptxcap", ("cuda", "cpu"))
     return row
+
+
+def fault(folder: Path) -> dict[str, Any]:
+    """A program whose last kernel fails: what is recorded all the same."""
+    row, _ = recorded([str(build("images", folder)), "fault"], folder / "fault.ptxcap", Choice("fault|together"))
+    launches = capture.open_capture(folder / "fault.ptxcap").launches
+    return row | {
+        "launches": [{"kernel": x.kernel, "notes": x.notes, "after": all(a.after_recorded for a in x.allocations)} for x in launches]
+    }
 
 
 def replays(path: Path, places: Sequence[str]) -> list[dict[str, Any]]:
@@ -215,6 +224,8 @@ def main() -> None:
         ]
         jobs: list[tuple[str, Sequence[str], Choice | None]] = [
             ("images", [str(build("images", folder))], None),
+            ("images_per_thread", [str(build("images", folder, "--default-stream=per-thread"))], None),
+            ("driver", [python, str(here / "driver_ptx.py")], None),
             ("torch", [python, str(here / "torch_layers.py")], layers),
             ("triton", [python, str(here / "triton_attention.py")], Choice("^(attention|layer_norm)$")),
             ("cupy", [python, str(here / "cupy_kernels.py")], Choice("^(rotate|lengths)$")),
@@ -229,7 +240,8 @@ def main() -> None:
                 rows.append({"name": job, "failed": str(error)})
             print("\n".join(summary(rows[-1:])), flush=True)
             print("\n".join(f"    {remark}" for remark in rows[-1].get("remarks", [])), flush=True)
-        result = {"driver": recording.driver_version(), "programs": rows}
+        result = {"driver": recording.driver_version(), "programs": rows, "fault": fault(folder)}
+        print(json.dumps(result["fault"], indent=1))
         if options.keep:
             options.keep.mkdir(parents=True, exist_ok=True)
             names = [row["name"] + ".ptxcap" for row in rows if "failed" not in row and row["bytes_on_disk"] < LARGEST_KEPT]

@@ -214,13 +214,21 @@ static void memories(float *out) {
     mix(managed, 4 * n);
 }
 
-int main() {
+// Stores to no memory at all.
+extern "C" __global__ void fault(float *out) { out[threadIdx.x] = 1; }
+
+// With an argument it ends with a kernel that fails.
+int main(int count, char **) {
     float *out;
     CHECK(cudaMalloc(&out, 1 << 16));
     CHECK(cudaMemset(out, 0, 1 << 16));
     images(out);
     other_kinds(out);
     memories(out);
+    if (count > 1) {
+        fault<<<1, 32>>>(nullptr);
+        CHECK(cudaDeviceSynchronize());
+    }
     int counted;
     CHECK(cudaMemcpyFromSymbol(&counted, counter, 4));
     CHECK(cudaDeviceSynchronize());
