@@ -94,6 +94,24 @@ def test_module_variables_keep_their_contents_from_launch_to_launch(gpu: str) ->
     assert struct.unpack_from("<QQ", module.variables["table"].data.tobytes()) == (7, module.variables["counter"].base)
 
 
+def test_a_pointer_that_a_kernel_puts_into_a_variable_stays_there(fake_for_all) -> None:
+    module = ptxgraft.load(
+        kernels.COUNTER + kernels.entry("", "mov.u64 %rd1, table; st.global.u64 [%rd1+8], 99;", name="spoil").split("64", 1)[1]
+    )
+    module.kernel("spoil", on="cuda").launch((1,), (1,), [])
+    assert struct.unpack_from("<QQ", module.variables["table"].data.tobytes()) == (7, 99)
+    module.kernel("spoil", on="cuda").launch((1,), (1,), [])
+    cuda.close_all()
+    with pytest.raises(KernelFault, match="ILLEGAL_ADDRESS"):  # it reads through the pointer
+        module.kernel("k", on="cuda").launch((1,), (1,), [np.zeros(3, np.uint32)])
+
+
+def test_a_kernel_without_parameters(gpu: str) -> None:
+    module = ptxgraft.load(kernels.entry("", "mov.u64 %rd1, word; st.global.u32 [%rd1], 17;", ".visible .global .align 4 .u32 word;"))
+    module.kernel("k", on="cuda").launch((1,), (1,), [])
+    assert module.variables["word"].data.tobytes() == struct.pack("<I", 17)
+
+
 @pytest.mark.parametrize("kib", [1, 48, 96, 227])
 def test_dynamic_shared_memory(gpu: str, kib: int) -> None:
     out = np.zeros(64, np.uint32)

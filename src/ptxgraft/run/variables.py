@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ptxgraft.errors import SourceError, UsageError
 from ptxgraft.isa.constants import DEEPEST, parse_integer
@@ -91,13 +90,21 @@ def _bits(program: Program, variable: Variable, text: str, type: Type, placed: d
     )
 
 
-def address_bytes(program: Program, name: str, size: int) -> NDArray[np.bool_]:
-    """Which of the ``size`` bytes of a module variable its initialiser fills with addresses (of functions or variables): bool[size]."""
-    marked = np.zeros(size, bool)
+Words = list[tuple[int, int]]
+"""(offset, bytes) of words of a variable."""
+
+
+def address_words(program: Program, name: str, placed: dict[str, Allocation] | None = None) -> Words:
+    """The words of a module variable that its initialiser fills with addresses (of functions or variables). With ``placed``: those of them that hold now what
+    the initialiser says, with the addresses that the variables there have."""
     variable = next((v for v in program.variables if v.name == name and v.space in ("global", "const")), None)
-    if variable is not None and variable.init:
-        width = TYPES[variable.type].bytes
-        for number, text in enumerate(_elements(variable.init)):
-            if parse_literal(text) is None:
-                marked[number * width : (number + 1) * width] = True
-    return marked
+    if variable is None or not variable.init:
+        return []
+    width = TYPES[variable.type].bytes
+    words = [(n * width, width) for n, text in enumerate(_elements(variable.init)) if parse_literal(text) is None]
+    if placed is None or not words:
+        return words
+    held = placed[name]
+    fresh = allocate(held.base, held.size)
+    _initialise(program, variable, placed | {name: fresh})
+    return [(at, size) for at, size in words if np.array_equal(held.data[at : at + size], fresh.data[at : at + size])]

@@ -72,6 +72,14 @@ class Buffer:
     size: int
 
 
+@dataclass(slots=True)
+class LoadedVariable:
+    """Where the driver put a module variable, and what it held when the module was loaded, uint8[n]."""
+
+    address: int
+    initial: NDArray[np.uint8]
+
+
 @dataclass(eq=False)
 class Device:
     """One GPU. Use as a context manager: everything made through it is freed at the end. Its work runs on one stream of its own."""
@@ -79,6 +87,7 @@ class Device:
     ordinal: int = 0
     modules: dict[bytes, Any] = field(default_factory=dict)
     buffers: list[Buffer] = field(default_factory=list)
+    variables: dict[tuple[bytes, str], LoadedVariable | None] = field(default_factory=dict)
 
     def __enter__(self) -> Device:
         self.driver = bindings()
@@ -147,8 +156,21 @@ class Device:
     def unload(self, image: bytes) -> None:
         """Forget a module; nothing may be running."""
         module = self.modules.pop(image, None)
+        self.variables = {key: v for key, v in self.variables.items() if key[0] != image}
         if module is not None:
             self.call("cuModuleUnload", module)
+
+    def variable(self, image: bytes, name: str) -> LoadedVariable | None:
+        """A module variable by name, None where the module as it was loaded has none (its compiler removes what nothing uses). Ask before its first kernel runs."""
+        if (image, name) not in self.variables:
+            try:
+                pointer, size = self.call("cuModuleGetGlobal", self.module(image), name.encode(), note=f" (variable {name!r})")
+                self.variables[image, name] = LoadedVariable(int(pointer), self.read(int(pointer), size))
+            except DriverFailure as error:
+                if error.code != "CUDA_ERROR_NOT_FOUND":
+                    raise
+                self.variables[image, name] = None
+        return self.variables[image, name]
 
     def function(self, module: Any, entry: str) -> Any:
         """An entry of a module."""

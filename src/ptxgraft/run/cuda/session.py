@@ -15,21 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgraft.errors import KernelFault, UsageError
-from ptxgraft.run.cuda.driver import Buffer, Device, DriverFailure, flat
+from ptxgraft.run.cuda.driver import Buffer, Device, LoadedVariable, flat
 from ptxgraft.run.cuda.images import Image, Images
 from ptxgraft.run.cuda.memory import Placement, place, words_into
 from ptxgraft.run.cuda.work import POINTER_BYTES, Code, Left, ModuleVariable, Work
 
 FLUSHED = 4
 """So many times the size of the L2 cache is written to drive everything else out of it."""
-
-
-@dataclass(slots=True)
-class LoadedVariable:
-    """Where the driver put a module variable, and what it held when the module was loaded."""
-
-    address: int
-    initial: NDArray[np.uint8]
 
 
 @dataclass(eq=False)
@@ -42,7 +34,6 @@ class Session:
     keep: bool = False
     notes: list[str] = field(default_factory=list)
     kept: list[Buffer] = field(default_factory=list)
-    loaded: dict[bytes, dict[str, LoadedVariable]] = field(default_factory=dict)
     scratch: Buffer | None = None
 
     def __enter__(self) -> Session:
@@ -158,34 +149,36 @@ class Session:
         return spans
 
     def _variables(self, code: Code) -> dict[str, LoadedVariable]:
-        """The work's variables as the module has them; read once, before its first kernel runs."""
-        if code.image not in self.loaded:
-            found: dict[str, LoadedVariable] = {}
-            module = self.device.module(code.image)
-            for name, variable in self.work.variables.items():
-                try:
-                    pointer, size = self.device.call("cuModuleGetGlobal", module, name.encode(), note=f" (variable {name!r})")
-                except DriverFailure as error:
-                    if error.code != "CUDA_ERROR_NOT_FOUND":
-                        raise
-                    self.notes.append(f"variable {name!r} is not in the module on the GPU: nothing there uses it")
-                    continue
-                if size < variable.span.data.size:
-                    raise UsageError(f"variable {name!r} has {size} bytes on the GPU, {variable.span.data.size} in the launch")
-                found[name] = LoadedVariable(int(pointer), self.device.read(int(pointer), variable.span.data.size))
-            self.loaded[code.image] = found
-        return self.loaded[code.image]
+        """The work's variables as the module has them."""
+        found: dict[str, LoadedVariable] = {}
+        for name, variable in self.work.variables.items():
+            there = self.device.variable(code.image, name)
+            size = variable.span.data.size
+            if there is None:
+                note = f"variable {name!r} is not in the module on the GPU: nothing there uses it"
+                self.notes += [note] if note not in self.notes else []
+            elif there.initial.size < size:
+                raise UsageError(f"variable {name!r} has {there.initial.size} bytes on the GPU, {size} in the launch")
+            else:
+                found[name] = LoadedVariable(there.address, there.initial[:size])
+        return found
 
     def _write_variables(self, code: Code) -> None:
         for name, there in self._variables(code).items():
             variable = self.work.variables[name]
-            data = np.where(variable.addresses, there.initial, flat(variable.span.data))
+            data = flat(variable.span.data).copy()
+            for at, size in variable.addresses:
+                data[at : at + size] = there.initial[at : at + size]
             self.device.write(there.address, data)
 
     def _read_variable(self, there: LoadedVariable, variable: ModuleVariable) -> NDArray[np.uint8]:
         """A variable's bytes; addresses that the loader put there and nobody changed are the launch's own."""
         now = self.device.read(there.address, variable.span.data.size)
-        return np.where(variable.addresses & (now == there.initial), flat(variable.span.data), now)
+        for at, size in variable.addresses:
+            word = slice(at, at + size)
+            if np.array_equal(now[word], there.initial[word]):
+                now[word] = flat(variable.span.data)[word]
+        return now
 
 
 def exchanged(

@@ -5,7 +5,7 @@ Invariant: a ``Work`` shares no memory with its launch's results: what the GPU l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,7 @@ from ptxgraft.run.launch import STACK_BYTES, Launch, asks_for_workspace
 from ptxgraft.run.memory import Allocation
 from ptxgraft.run.recording import POISON, Assume, parts_of
 from ptxgraft.run.references import KINDS
-from ptxgraft.run.variables import address_bytes
+from ptxgraft.run.variables import Words, address_words
 
 POINTER_BYTES = 8
 
@@ -35,11 +35,11 @@ class Span:
 
 @dataclass(slots=True)
 class ModuleVariable:
-    """A module variable: the span that the launch knows it as; ``addresses`` bool[n] marks bytes that the module initialises with addresses, which only
-    its loader knows."""
+    """A module variable: the span that the launch knows it as; ``addresses`` (offset, bytes) are words that are addresses by the module's initialiser: only the
+    loader of the GPU knows them."""
 
     span: Span
-    addresses: NDArray[np.bool_]
+    addresses: Words
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ def work_of(launch: Launch) -> Work:
         launch.workspace is not None,
         launch.stack_bytes if program.stack_need is None else 0,
         [Span(a.base, a.data, a.name or f"the allocation at {a.base:#x}") for a in launch.allocations],
-        _variables(launch.variables, program),
+        {n: _variable(n, a, address_words(program, n, launch.variables)) for n, a in launch.variables.items()},
         dict(launch.textures),
         dict(launch.surfaces),
         launch.handles_at,
@@ -117,7 +117,8 @@ def work_from_capture(
         recorded.cooperative or (program is not None and asks_for_workspace(program)),
         stack_for(program),
         [Span(a.base, a.data, a.name) for a in held.allocations],
-        _variables(held.variables, program),
+        # What was recorded there are addresses of the process that was recorded, of no use in any other.
+        {n: _variable(n, a, [] if program is None else address_words(program, n)) for n, a in held.variables.items()},
         held.textures,
         held.surfaces,
         tuple(i.arg_offset for i in recorded.images),
@@ -139,11 +140,8 @@ def stack_for(program: Program | None) -> int:
     return STACK_BYTES if program is not None and program.stack_need is None else 0
 
 
-def _variables(placed: Mapping[str, Allocation], program: Program | None) -> dict[str, ModuleVariable]:
-    def addresses(name: str, size: int) -> NDArray[np.bool_]:
-        return np.zeros(size, bool) if program is None else address_bytes(program, name, size)
-
-    return {name: ModuleVariable(Span(a.base, a.data, f"variable {name!r}"), addresses(name, a.size)) for name, a in placed.items()}
+def _variable(name: str, held: Allocation, addresses: Words) -> ModuleVariable:
+    return ModuleVariable(Span(held.base, held.data, f"variable {name!r}"), addresses)
 
 
 def take(launch: Launch, left: Left) -> None:
