@@ -145,7 +145,10 @@ def test_half_a_call():
         ((47, 46), "lines 47 to 46 of 'product' hold no statement"),
         ("phase 2", "'product' has no phase 2; its phases are 0 to 1"),
         ("phases 1-0", "'product' has no phases 1-0; its phases are 0 to 1"),
-        ("everything", "region 'everything' is not understood; name 'p3', 'p3-p5', lines as '120-340', or 'label LOOP' or 'label LOOP-DONE'"),
+        (
+            "everything",
+            "region 'everything' is not understood; name 'p3', 'p3-p5', lines as '120-340', or 'label LOOP' or 'label LOOP-DONE'",
+        ),
     ],
 )
 def test_regions_that_mean_nothing(region, message):
@@ -190,3 +193,24 @@ def test_a_text_body_may_touch_nothing_but_the_interface():
         cut(module, "k", (11, 12), body=text_body("mov.u32 %r2, %r99;"))
     made = cut(module, "k", (11, 12), body=text_body(".reg .b32 x;\nmov.u32 x, %r6;"))
     assert made.notes == ["the body never writes the live-out %r2"]
+
+
+@pytest.mark.parametrize("style", ["call", "mirror"])
+def test_a_register_that_words_do_not_carry_is_named_with_its_statement(style: str):
+    module = small("mov.b128 %q1, {%rd1, %rd2};\nadd.u32 %r1, %r2, 1;\nmov.b128 {%rd2, %rd3}, %q1;\nst.global.u64 [%rd1], %rd3;")
+    assert refusal(module, "k", (11, 12), style, block=(32, 1, 1)) == (
+        f"small.ptx:12:2: line 12: `mov.b128 {{%rd2, %rd3}}, %q1;`: the live register %q1 is .b128: the {style} style cannot carry it; "
+        "choose other lines, or use the inline style"
+    )
+    cut(module, "k", (11, 12))
+    cut(module, "k", (10, 12), style=style, block=(32, 1, 1))  # it begins and ends inside
+
+
+def test_a_register_that_words_do_not_carry_cannot_live_over_a_phase():
+    text = MMA.replace("\t// first phase\n", "\t.reg .b128 %q;\n\tmov.b128 %q, {%rd1, %rd2};\n\t// first phase\n").replace(
+        "\tst.global.v4.f32", "\tmov.b128 {%rd1, %rd2}, %q;\n\tst.global.v4.f32"
+    )
+    module = document(text)
+    assert "`mov.b128 %q, {%rd1, %rd2};`: the live register %q is .b128: the phases style cannot carry it" in refusal(
+        module, "product", None, "phases"
+    )

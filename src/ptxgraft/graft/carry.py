@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ptxgraft.errors import UnsupportedError
-from ptxgraft.isa import Register, Type
+from ptxgraft.isa import Program, Register, Type
 from ptxgraft.text import FreshNames
 
 WIDTHS = (1, 8, 16, 32, 64)
@@ -30,14 +30,20 @@ def param_type(type: Type) -> str:
     return "b64" if type.width == 64 else "b32"
 
 
-def check_carried(registers: Iterable[Register], style: str) -> None:
-    """UnsupportedError when a live register has a type that words do not carry."""
+def check_carried(registers: Iterable[Register], style: str, program: Program | None = None, first: int = 0, last: int = -1) -> None:
+    """UnsupportedError when a live register has a type that words do not carry; it names the first of the program's instructions ``first`` ..
+    ``last`` that uses it."""
     for register in registers:
-        if register.type.width not in WIDTHS:
-            raise UnsupportedError(
-                f"the live register {register.name} is .{register.type.name}: the {style} style cannot carry it",
-                hint="choose other lines, or use the inline style",
-            )
+        if register.type.width in WIDTHS:
+            continue
+        users = program.instructions[first : last + 1] if program is not None else []
+        user = next((i for i in users if register.id in (*i.reads, *i.writes)), None)
+        where = f"line {program.line(user.index)}: `{program.source(user.index)}`: " if program is not None and user is not None else ""
+        raise UnsupportedError(
+            f"{where}the live register {register.name} is .{register.type.name}: the {style} style cannot carry it",
+            place=program.place(user.index) if program is not None and user is not None else None,
+            hint="choose other lines, or use the inline style",
+        )
 
 
 class Scratch:

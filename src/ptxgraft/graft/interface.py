@@ -117,7 +117,7 @@ def interface(piece: Excerpt, style: str, row: bool) -> Interface:
             place=piece.document.place(piece.first),
             hint="choose lines that hold the whole run of .cc statements, or an identity body in the inline style",
         )
-    check_carried([*piece.live_in, *piece.live_out], style)
+    check_carried([*piece.live_in, *piece.live_out], style, piece.program, piece.region.first, piece.region.last)
     taken: set[str] = {"rows"}
     result = Interface([], [], total_words(piece.live_out))
     tracer = Tracer(piece.flow, block_shape(piece.flow)[0])
@@ -227,7 +227,7 @@ def _loads(
         if not isinstance(item, Reg):
             continue
         register = piece.program.registers[item.id]
-        check_carried([register], "mirror")
+        check_carried([register], "mirror", piece.program, instruction.index, instruction.index)
         offset = address.base.offset + address.offset + i * role.type.bytes
         key = (variable.id, offset, f"{role.type.name} {register.type.name}")
         if key not in known:

@@ -207,7 +207,7 @@ def _give(flow: Flow, tracer: Tracer, call: PhaseCall, calls: dict[int, PhaseCal
             if given.how == "bank":
                 given.first = len(call.bank)
                 for register in given.registers:
-                    check_carried([register], "phases")
+                    check_carried([register], "phases", program, instruction.index, instruction.index)
                     inside = _is_inside(flow, phase, register, instruction.index)
                     call.bank += [None if inside else (register, w) for w in range(words(register.type))]
             call.given.append(given)
@@ -390,7 +390,7 @@ def _find_across(flow: Flow, calls: list[PhaseCall]) -> list[str]:
                 across.append(register)
             else:
                 hidden.add(register.name)  # no statement here can name it; a call of a function keeps it all the same
-        check_carried(across, "phases")
+        check_carried(across, "phases", program, 0, call.phase.first - 1)
         call.across = _placed(across)
     if not hidden:
         return []
