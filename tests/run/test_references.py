@@ -180,3 +180,37 @@ def test_the_directory_form_cannot_hold_a_reference(tmp_path: Path) -> None:
     recorded = capture_of(launch, snapshot(launch))
     with pytest.raises(PtxgraftError, match="the texture at reference shade is bound to a reference, which the directory form cannot say"):
         capture.write_directory(capture.Capture([recorded]), tmp_path / "folder")
+
+
+OLD = """.version 1.4
+.target sm_13
+.tex .u64 shade;
+.entry k(.param .u64 out)
+{
+    .reg .u32 %r<3>; .reg .u64 %rd<4>; .reg .f32 %f<8>;
+    ld.param.u64 %rd1, [out];
+    cvt.u32.u16 %r1, %tid.x; mul.lo.u32 %r2, %r1, 16; cvt.u64.u32 %rd2, %r2; add.u64 %rd3, %rd1, %rd2;
+    cvt.rn.f32.u32 %f1, %r1; mov.f32 %f2, 0f3f000000;
+    tex.2d.v4.f32.f32 {%f4, %f5, %f6, %f7}, [shade, {%f1, %f2}];
+    st.global.v4.f32 [%rd3], {%f4, %f5, %f6, %f7};
+    exit;
+}
+"""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_texture_of_the_old_texture_space(engine: str) -> None:
+    out = np.zeros((4, 4), np.float32)
+    ptxgraft.load(OLD).kernel("k", engine=engine).launch(1, 4, [out], references={"shade": ptxgraft.Texture(TEXELS)})
+    np.testing.assert_array_equal(out, TEXELS[0, :4])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_reference_that_is_a_parameter(engine: str) -> None:
+    text = KERNEL.format(operation=FETCH.replace("[shade,", "[given,"), mode="").replace(
+        "k(.param .u64 at", "k(.param .texref given, .param .u64 at"
+    )
+    out = np.zeros((len(AT), 4), np.uint32)
+    texture = ptxgraft.Texture(TEXELS, filter="linear")
+    ptxgraft.load(text).kernel("k", engine=engine).launch(1, len(AT), [texture, AT, out])
+    np.testing.assert_array_equal(out, by_handle(texture, engine))

@@ -140,10 +140,12 @@ class Binder:
         count = 1
         for dimension in variable.array:
             count *= dimension or 0
-        space = "local" if variable.space == "param" else variable.space
+        space, kind = "local" if variable.space == "param" else variable.space, variable.type
+        if space == "tex":  # the manual, "Texture State Space": .tex .u32 name is .global .texref name
+            space, kind, width = "global", "texref", TYPES["texref"].bytes
         dynamic = space == "shared" and variable.extern and count == 0
         return self.new_variable(
-            variable.name, space, variable.type, width * count, max(variable.align or 0, width), init=variable.init, dynamic=dynamic
+            variable.name, space, kind, width * count, max(variable.align or 0, width), init=variable.init, dynamic=dynamic
         )
 
     def follow_initialisers(self) -> None:

@@ -23,7 +23,7 @@ from ptxgraft.run.heap import Heap, make_heap, uses_heap
 from ptxgraft.run.images import HostImages, Sampler, Surface, Texture, host_images
 from ptxgraft.run.memory import FILL, WINDOW_BYTES, Allocation, Memory, allocate, clear_of
 from ptxgraft.run.references import Bound, bound_images
-from ptxgraft.run.variables import place_variables
+from ptxgraft.run.variables import REFERENCES, place_variables
 from ptxgraft.text import extents
 
 Dim3 = tuple[int, int, int]
@@ -111,6 +111,12 @@ class Launch:
         self.textures = self.textures | {h: i for h, i in bound.items() if isinstance(i, Texture)}
         self.surfaces = self.surfaces | {h: i for h, i in bound.items() if isinstance(i, Surface)}
         self.samplers = {h: i for h, i in bound.items() if isinstance(i, Sampler)}
+        for parameter in self.program.params:
+            # A parameter that is a reference is named like one; what it stands for is its place.
+            if parameter.type in REFERENCES:
+                given = int.from_bytes(self.args[parameter.offset : parameter.offset + 8], "little")
+                for images in (self.textures, self.surfaces):
+                    images |= {parameter.offset: images[given]} if given in images else {}
 
     @property
     def threads(self) -> int:
