@@ -122,7 +122,7 @@ IMAGES = {
     "layers": ptxgraft.Texture(RNG.integers(0, 255, (3, 4, 4, 2)).astype(np.uint8), layered=True, integers=True),
     "cube": ptxgraft.Texture(RNG.standard_normal((6, 4, 4, 1)).astype(np.float16), cube=True, seamless=True),
     "levels": ptxgraft.Texture(
-        RNG.standard_normal((5, 7, 4)).astype(np.float32), normalized=True, mip_filter="linear", bias=0.25, lowest=0.5,
+        RNG.standard_normal((5, 7, 4)).astype(np.float32), normalized=True, mip_filter="linear", bias=0.25, lowest=1.0, highest=1.5,
         mipmaps=[RNG.standard_normal(shape).astype(np.float32) for shape in ((2, 3, 4), (1, 1, 4))],
     ),
 }  # fmt: skip
