@@ -1,4 +1,4 @@
-"""Choose a selection of what a GPU's texture and surface units gave: `python tests/goldens_images/select_rows.py RECORD.npz ... h200_fetches.npz`.
+"""Choose a selection of what `record_fetches.py` recorded: `python tests/goldens_images/select_rows.py RECORD.npz ... h200_fetches.npz`.
 
 Invariant: nothing is computed here; every recorded case stays, with some of its rows. A record has `cases` (number, name, geometry, operation, settings,
 levels) and for each case, by number, `.at` (coordinates and other operands, up to eight 32-bit words a row), `.out` (four words a row), `.level0` and
