@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgraft.errors import KernelFault, UnsupportedError, UsageError
+from ptxgraft.flow import collector_paused
 from ptxgraft.flow.cfg import Cfg, build_cfg
 from ptxgraft.flow.liveness import build_liveness
 from ptxgraft.flow.uniform import uniform_registers
@@ -118,6 +119,7 @@ def prepare(program: Program, profile: str) -> Code:
     return found[1]
 
 
+@collector_paused()  # what is made here stays; the collector would look at it again and again
 def _prepare(program: Program, profile: str) -> Code:
     flow = build_cfg(program)
     live = build_liveness(program, flow)
