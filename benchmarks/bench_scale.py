@@ -141,7 +141,7 @@ def unrolled(repeats: int) -> dict[str, Any]:
 
 def picture(result: dict[str, Any], path: Path) -> None:
     """The growth as a plot with logarithmic axes, as a PNG."""
-    lines = {"file to spec": "cpu_seconds", "file to spec and printed cut": "with_cut_cpu_seconds", "of that, parsing": "parse"}
+    lines = {"file to spec": "cpu_seconds", "file to spec and printed cut": "with_cut_cpu_seconds"}
     points = {name: [(r["lines"], r[key]) for r in result["as_nvcc_writes"]] for name, key in lines.items()}
     draw(path, "Processor seconds by length of the entry", "lines of PTX", "seconds", points)
 

@@ -221,3 +221,28 @@ def test_edited_text_assembles(assemble):
     script.rename(d.scopes[1], "%r1", "%first")
     script.rename(d.scopes[0], "k", "kernel")
     assemble(script.apply())
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 4), st.text("ab", max_size=3)), max_size=8), st.booleans())
+def test_many_spans_at_once_are_the_spans_one_by_one(parts: list[tuple[int, int, str]], something_before: bool):
+    document = Document.parse(b".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n\tret;\n}\n")
+    spans: list[tuple[int, int, str]] = []
+    for gap, length, text in parts:
+        start = (spans[-1][1] if spans else 14) + gap % 5
+        if start + length <= len(document.data):
+            spans.append((start, start + length, text))
+    one, many = EditScript(document), EditScript(document)
+    for script in (one, many):
+        if something_before:
+            script.replace_span(0, 2, "x")
+    for span in spans:
+        one.replace_span(*span)
+    many.replace_spans(spans)
+    assert many.apply() == one.apply()
+    assert [many.to_new(i) for i in range(len(document.data))] == [one.to_new(i) for i in range(len(document.data))]
+    if len(spans) > 1:
+        with pytest.raises(UsageError, match="overlaps the edit of bytes"):
+            EditScript(document).replace_spans([*spans, spans[0]])
+        with pytest.raises(UsageError, match="overlaps"):
+            many.replace_spans(spans)

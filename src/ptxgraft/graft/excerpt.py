@@ -7,7 +7,7 @@ here. What forbids cutting it is refused when it is made.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ptxgraft.errors import UnsupportedError
@@ -28,6 +28,7 @@ from ptxgraft.text import Document, Kind, Statement, is_number, register_declara
 _HEAD = re.compile(r"(?:@\s*!?\s*[\w$%]+\s+)?[\w.:]+(?:\s+(?=\.)[\w.:]+)*")
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 NAME = re.compile(r"(?<![\w$%.])[%$]?[\w$]+")
+SIGILED = re.compile(r"(?<![\w$%.])[%$][\w$]+")
 _SHOWN = 3
 
 
@@ -80,16 +81,33 @@ class Excerpt:
         """Declarations in the region that belong to the scope around it: they must stay where that scope sees them."""
         return [s for s in self.statements() if s.kind == Kind.DIRECTIVE and s.scope == self.scope and s.opcode in DECLARATIONS]
 
-    def names(self, statement: Statement) -> Iterator[tuple[int, int, str]]:
-        """Names in an instruction (its opcode apart) that belong to the scopes around the region: (start, end, name)."""
-        document = self.document
-        head = _HEAD.match(document.masked, statement.start, statement.end)
+    def names(self, statement: Statement, among: Container[str] | None = None) -> Iterator[tuple[int, int, str]]:
+        """Names in an instruction (its opcode apart) that belong to the scopes around the region: (start, end, name). ``among``: only these."""
+        masked = self.document.masked
+        head = _HEAD.match(masked, statement.start, statement.end)
         start = head.end() if head else statement.start
-        guard = NAME.search(document.masked, statement.start, start) if statement.guard else None
-        outside = statement.scope == self.scope
-        for match in ([guard] if guard else []) + list(NAME.finditer(document.masked, start, statement.end)):
-            if outside or not self._declared_inside(statement.scope, match.group()):
-                yield match.start(), match.end(), match.group()
+        guard = NAME.search(masked, statement.start, start) if statement.guard else None
+        for match in ([guard] if guard else []) + list(NAME.finditer(masked, start, statement.end)):
+            name = match.group()
+            if (among is None or name in among) and not self._declared_inside(statement.scope, name):
+                yield match.start(), match.end(), name
+
+    def renamings(self, names: Mapping[str, str], replaced: Mapping[int, str]) -> list[tuple[int, int, str]]:
+        """What renaming changes in the region's instructions, those ``replaced`` apart: (start, end, new text), in order."""
+        spans: list[tuple[int, int, str]] = []
+        masked, sigils = self.document.masked, all(name[0] in "%$" for name in names)
+        for statement in self.statements():
+            if statement.kind != Kind.INSTRUCTION or statement.index in replaced:
+                continue
+            if not sigils:
+                spans += [(start, end, names[name]) for start, end, name in self.names(statement, names)]
+                continue
+            inside = statement.scope != self.scope
+            for match in SIGILED.finditer(masked, statement.start, statement.end):  # no opcode begins with a sigil
+                name = match.group()
+                if name in names and not (inside and self._declared_inside(statement.scope, name)):
+                    spans.append((match.start(), match.end(), names[name]))
+        return spans
 
     def _declared_inside(self, scope: int, name: str) -> bool:
         while scope != self.scope:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from ptxgraft.graft.excerpt import NAME, Excerpt, indented
 from ptxgraft.isa import Register
-from ptxgraft.text import EditScript, FreshNames, Kind
+from ptxgraft.text import EditScript, FreshNames
 
 
 def fresh_registers(own: list[Register], fresh: FreshNames) -> tuple[dict[str, str], list[str]]:
@@ -45,16 +45,9 @@ def write_identity(script: EditScript, piece: Excerpt, fresh: FreshNames, replac
     if "start" in places:
         head.append(f"{places['start']}:")
     script.insert_before(piece.first, indented(document, piece.first, "\n".join(head)))
-    dropped = {s.index for s in hoisted}
-    for statement in piece.statements():
-        if statement.index in dropped:
-            script.replace_span(statement.start, statement.end, "")
-        elif statement.index in replaced:
-            script.replace_span(statement.start, statement.end, renamed_text(replaced[statement.index], names))
-        elif statement.kind == Kind.INSTRUCTION:
-            for start, end, name in piece.names(statement):
-                if name in names:
-                    script.replace_span(start, end, names[name])
+    whole = [(s.start, s.end, "") for s in hoisted]
+    whole += [(s.start, s.end, renamed_text(replaced[s.index], names)) for s in piece.statements() if s.index in replaced]
+    script.replace_spans(sorted([*whole, *piece.renamings(names, replaced)]))
     tail = [f"{places['end']}:"] if "end" in places else []
     script.insert_after(piece.last, indented(document, piece.last, "\n".join([*tail, "}"])))
     return renamed

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from ptxgraft.errors import UsageError
 from ptxgraft.text.document import Document
@@ -75,6 +76,18 @@ class EditScript:
         if not 0 <= start <= end <= len(self.document.data):
             raise UsageError(f"bytes {start}..{end} are no span of {self.document.name}", hint=f"it has {len(self.document.data)} bytes")
         self._add(start, end, _RAW, text, "")  # there may be very many: messages say what it is
+
+    def replace_spans(self, spans: Sequence[tuple[int, int, str]]) -> None:
+        """``replace_span`` for many spans (start, end, text) at once, given in ascending order and apart from one another."""
+        edits = [self._edit(start, end, _RAW, text, "") for start, end, text in spans]
+        for a, b in pairwise(edits):
+            if b.start < a.end or b.start <= a.start:
+                raise UsageError(f"{self.document.name}: the {self._what(b)} overlaps the {self._what(a)}", hint="give the spans in order")
+        if edits and (not self._edits or self._edits[-1].end <= edits[0].start > self._edits[-1].start):
+            self._shifts = None
+            self._edits += edits
+        elif edits:
+            self._add_all(edits)
 
     def add_module_scope(self, text: str, before: Function | None = None) -> None:
         """Put ``text`` at module scope before a function, by default before the first one (a module without any: at its end)."""
