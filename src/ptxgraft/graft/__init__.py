@@ -1,4 +1,4 @@
-"""Cuts, probes, callee skeletons and module merge.
+"""Cuts, probes, recipe files, callee skeletons, compiled bodies and module merge.
 
 Invariant: whatever is put into a text goes in through an ``EditScript`` over the same document; every other byte stays.
 """
