@@ -1,4 +1,4 @@
-"""The reference layers: both styles, both engines' bytes, ptxas's verdict, and the shared array that is or is not dead."""
+"""The reference layers: all styles, both engines' bytes, ptxas's verdict, and the shared array that is or is not dead."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from graft_kernels import MIXED, document, run_mixed
 
 from ptxgraft.flow import Flow
-from ptxgraft.graft import FILL, assemble, cut, find_ptxas, probe, read_probe, wrong_fragment_body
+from ptxgraft.graft import FILL, STYLES, assemble, cut, find_ptxas, probe, read_probe, wrong_fragment_body
 from ptxgraft.graft.region_choice import choose_region
 from ptxgraft.graft.shared_base import dead_array
 from ptxgraft.isa import bind
@@ -16,6 +16,7 @@ from ptxgraft.run.reference import reference_document, reference_launch
 from ptxgraft.text import Document
 
 LAYERS = ("enc4", "dec0")
+BLOCKS = {"enc4": (32, 1, 4), "dec0": (32, 1, 1)}
 needs_ptxas = pytest.mark.skipif(find_ptxas() is None, reason="no ptxas: install the PyPI package nvidia-cuda-nvcc")
 
 
@@ -33,11 +34,11 @@ def outputs(layer: str, module: Document) -> list[bytes]:
 def test_identity_cuts_give_the_layers_bytes(layer: str):
     module = reference_document(layer)
     expected = outputs(layer, module)
-    for style in ("inline", "call", "mirror"):
-        made = cut(module, layer, style=style, body="identity")
+    wrong = wrong_fragment_body(module, layer, 3)
+    for style in STYLES:
+        made = cut(module, layer, style=style, body="identity", block=BLOCKS[layer])
         assert outputs(layer, made.document) == expected
-    wrong = cut(module, layer, body=wrong_fragment_body(module, layer, 3))
-    assert outputs(layer, wrong.document) != expected
+        assert outputs(layer, cut(module, layer, style=style, body=wrong, block=BLOCKS[layer]).document) != expected
 
 
 @needs_ptxas
@@ -50,11 +51,12 @@ def test_the_identity_graft_costs_nothing(layer: str):
     assert inline.usage() == original.usage()
 
 
-def test_a_stage_of_a_layer_reads_alike_in_both_styles(layer: str):
+@pytest.mark.parametrize("stage", ["p4", "out"])
+def test_a_stage_of_a_layer_reads_alike_in_all_styles(layer: str, stage: str):
     module = reference_document(layer)
     found = []
-    for target in (module, cut(module, layer), cut(module, layer, style="mirror", body="identity")):
-        made = probe(target, layer, "p4")
+    for target in (module, *(cut(module, layer, style=s, body="identity", block=BLOCKS[layer]) for s in STYLES)):
+        made = probe(target, layer, stage)
         launch = reference_launch(layer, target if target is module else target.document)
         slots = made.slots_needed(launch.grid, launch.block)
         buffer = allocate(0x6_0000_0000, np.full(slots * made.slot_bytes, FILL, np.uint8), "probe")
@@ -64,8 +66,8 @@ def test_a_stage_of_a_layer_reads_alike_in_both_styles(layer: str):
         )  # fmt: skip
         execute(probed, engine="warp", blocks=[0, 1])
         found.append(read_probe(made, buffer.data, launch.grid, launch.block, bits=True))
-    assert list(found[0]) == list(found[1]) == list(found[2])
-    assert all((found[0][n] == found[1][n]).all() and (found[0][n] == found[2][n]).all() for n in found[0])
+    assert all(list(values) == list(found[0]) for values in found)
+    assert all((values[n] == found[0][n]).all() for values in found for n in found[0])
 
 
 # -- the array that results come back through -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ addresses of arrays) is exchanged for its parameters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ptxgraft.graft.carry import Scratch, from_param, store_row
 from ptxgraft.graft.excerpt import Excerpt, Rendered
@@ -17,8 +17,9 @@ from ptxgraft.isa import Register
 from ptxgraft.text import FreshNames, is_number
 
 
-def identity_callee(piece: Excerpt, face: Interface, callee: str, fresh: FreshNames) -> Rendered:
-    """The region as a function: parameters loaded into registers of the region's own names, its statements, its live-outs returned or stored."""
+def identity_callee(piece: Excerpt, face: Interface, callee: str, fresh: FreshNames, exchanged: Mapping[int, str]) -> Rendered:
+    """The region as a function: parameters loaded into registers of the region's own names, its statements, its live-outs returned or stored.
+    ``exchanged``: other texts for some of its statements, by index."""
     scratch = Scratch(fresh)
     head: list[str] = []
     parameter = {id(p): f"{callee}_{p.name}" for p in face.passed}
@@ -32,7 +33,7 @@ def identity_callee(piece: Excerpt, face: Interface, callee: str, fresh: FreshNa
         if passed.kind == "register" and passed.register is not None:
             head += from_param(passed.register.name, passed.register.type, value, scratch)
     replaced = _argument_loads(piece, face, values, scratch)
-    replaced |= _address_statements(piece, face, values, head, scratch)
+    replaced |= _address_statements(piece, face, values, head, scratch) | dict(exchanged)
     labels, places = fresh_labels(piece, fresh)
     tail = [f"{places['end']}:"] if "end" in places else []
     back = [(r, w) for r, w in face.live_out if r.id not in face.remade]

@@ -6,7 +6,7 @@ results, then spilled words, and starts at a multiple of 16 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ptxgraft.flow import Flow, Linear
@@ -186,8 +186,11 @@ def _row_lines(frame: PhaseFrame, row: str, scratch: Scratch) -> list[str]:
 # -- the callee that tests a cut -----------------------------------------------------------------------------------------
 
 
-def identity_phase(program: Program, call: PhaseCall, callee: str, face: Interface, fresh: FreshNames) -> Rendered:
-    """One phase as a function of its own: the fragments fetched as any callee would, the phase's statements, its D registers stored."""
+def identity_phase(
+    program: Program, call: PhaseCall, callee: str, face: Interface, fresh: FreshNames, exchanged: Mapping[int, str]
+) -> Rendered:
+    """One phase as a function of its own: the fragments fetched as any callee would, the phase's statements, its D registers stored.
+    ``exchanged``: other texts for some of its statements, by index."""
     document, scratch = program.document, Scratch(fresh)
     lines: list[str] = []
     row, weights = scratch.register("b32"), ""
@@ -219,7 +222,8 @@ def identity_phase(program: Program, call: PhaseCall, callee: str, face: Interfa
     out.write(face.declaration(callee) + "\n{\n", start)
     out.write("".join(f"\t{line}\n" for line in [*declared, *lines]), start)
     for instruction in call.instructions:
-        out.write(f"\t{document.source(instruction.statement)}\n", instruction.statement.start)
+        statement = instruction.statement
+        out.write(f"\t{exchanged.get(statement.index) or document.source(statement)}\n", statement.start)
     out.write("".join(f"\t{line}\n" for line in [*stores, "ret;"]) + "}", call.last.end - 1)
     return out
 

@@ -133,7 +133,7 @@ def write_called(edit: Editing, piece: Excerpt, style: str, given: Body | None, 
     made = _made(edit, piece, style, face, given, notes)
     _define(edit, made, callee)
     if given is not None and given.kind == "identity":
-        rendered = identity_callee(piece, face, made.callee, edit.fresh)
+        rendered = identity_callee(piece, face, made.callee, edit.fresh, given.replaced)
         _add_callee(edit, made, made.callee, rendered)
         made.renamed = {r.name: r.name for r in piece.own}
     if rows is not None and rows.declaration:
@@ -161,14 +161,14 @@ def write_phases(
         edit.need(PARAMETER_ADDRESSES)
     for array in frame.declarations:
         _declare_array(edit, made._piece, array)
-    identity = given is not None and given.kind == "identity"
+    identity = given if given is not None and given.kind == "identity" else None
     for call in plan.calls:
-        target = edit.callee(f"{made.callee}_p{call.phase.index}") if identity else made.callee
+        target = edit.callee(f"{made.callee}_p{call.phase.index}") if identity is not None else made.callee
         text = phase_call_text(flow, frame, call, target, edit.fresh, edit.parameters(len(face.passed)))
         edit.script.replace(call.first, call.last, indented(document, call.first, text))
-        if identity:
-            _add_callee(edit, made, target, identity_phase(flow.program, call, target, face, edit.fresh))
-    if identity:
+        if identity is not None:
+            _add_callee(edit, made, target, identity_phase(flow.program, call, target, face, edit.fresh, identity.replaced))
+    if identity is not None:
         made.renamed = {r.name: r.name for r in made._piece.own}
     return made
 
@@ -194,8 +194,6 @@ def _open_interface(piece: Excerpt) -> Interface:
 def _refuse_text(given: Body | None, style: str) -> None:
     if given is not None and given.kind == "text":
         raise UsageError(f"the {style} style takes no block of PTX text", hint="use the inline style, or give a .func of a module")
-    if given is not None and given.replaced and style == "phases":
-        raise UsageError("the phases style takes no body with exchanged statements", hint="use another style for it")
 
 
 def _define(edit: Editing, made: Cut, callee: str) -> None:
