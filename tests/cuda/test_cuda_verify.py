@@ -14,6 +14,8 @@ from ptxgraft import verify
 from ptxgraft.cli.app import app
 from ptxgraft.errors import UnsupportedError, UsageError
 from ptxgraft.graft import cut
+from ptxgraft.run import Module, capture_of, execute, snapshot
+from ptxgraft.text import Document
 from ptxgraft.verify import bench, compare, recorded_outputs, replay
 
 WRONG = ("max.f16x2 \t%r34, %r30, %r24;", "min.f16x2 \t%r34, %r30, %r24;")
@@ -75,6 +77,19 @@ def test_what_the_gpu_computes_otherwise_is_explained_by_the_cpu(fake, recorded)
     assert verify(recorded, layer_document(), on="cuda").verdict == "same"  # both on that GPU
 
 
+def test_a_module_variable_that_differs_is_explained(gpu):
+    document = Document.parse(kernels.COUNTER)
+    prepared = Module(document).kernel("k").prepare(1, 1, [np.zeros(3, np.uint32)])
+    before = snapshot(prepared.launch)
+    execute(prepared.launch)
+    recorded = capture_of(prepared.launch, before)
+    assert verify(recorded, document, on="cuda", against="cpu").verdict == "same"
+    graft = Document.parse(kernels.COUNTER.replace("[%rd2], 1;", "[%rd2], 2;"))
+    verdict = verify(recorded, graft, on="cuda", against="cpu", outputs=("variable 'counter'",))
+    assert verdict.verdict == "differs" and verdict.first is not None and verdict.first.writer is not None
+    assert verdict.first.writer.statement.startswith("atom.global.add")
+
+
 def test_replay_and_verify_as_verbs(fake, package, tmp_path, command):
     code, out, err = command("replay", package, "--on", "cuda")
     assert code == 0 and "on cuda (sm_90)" in out and "same: " in out and "ran on Fake GPU" in err
@@ -132,8 +147,7 @@ def test_a_launch_that_changes_its_inputs_starts_from_them_each_time(gpu):
     import gpu_kernels as kernels
 
     from ptxgraft.isa import bind
-    from ptxgraft.run import Launch, allocate, capture_of, cuda, execute, snapshot
-    from ptxgraft.text import Document
+    from ptxgraft.run import Launch, allocate, cuda
 
     head, target = 0x7F20_0000_0000, 0x7F20_0100_0000
     memory = [allocate(head, struct.pack("<Q", target)), allocate(target, struct.pack("<I", 7))]

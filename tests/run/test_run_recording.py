@@ -15,6 +15,7 @@ from ptxgraft.errors import SourceError, UnsupportedError, UsageError
 from ptxgraft.isa import bind
 from ptxgraft.run import interpreter
 from ptxgraft.text import Document
+from ptxgraft.verify import compare, recorded_outputs, replay
 
 ENGINES = ("numpy", "warp")
 
@@ -208,3 +209,30 @@ def test_images_keep_their_dimensions(shape: tuple[int, ...]) -> None:
 
 def capture_of_launch(launch: run.Launch) -> capture.Launch:
     return run.capture_of(launch, run.snapshot(launch))
+
+
+TABLE = """.version 7.0
+.target sm_70
+.address_size 64
+.visible .global .align 4 .u32 counter = 5;
+.visible .global .align 8 .u64 table[2] = {7, generic(counter)};
+.visible .entry k(.param .u64 out)
+{ .reg .b64 %rd<4>; .reg .b32 %r<2>; ld.param.u64 %rd1, [out]; mov.u64 %rd2, table; ld.global.u64 %rd3, [%rd2+8];
+  atom.global.add.u32 %r1, [%rd3], 1; st.global.u32 [%rd1], %r1; ret; }
+"""
+
+
+@pytest.mark.parametrize("engine", ["numpy", "warp"])
+def test_addresses_in_module_variables_are_those_of_the_launch(engine) -> None:
+    """As recorded in another process, where the variables lay elsewhere."""
+    prepared = ptxgraft.load(TABLE).kernel("k").prepare(1, 1, [np.zeros(1, np.uint32)])
+    before = run.snapshot(prepared.launch)
+    run.execute(prepared.launch, engine=engine)
+    recorded = run.capture_of(prepared.launch, before)
+    for variable in recorded.variables:
+        if variable.name == "table":
+            elsewhere = np.frombuffer(struct.pack("<QQ", 7, 0x7FFF_1234_5678), np.uint8)
+            variable.before, variable.after = elsewhere, elsewhere
+    ran = replay(recorded, engine=engine)
+    assert compare(recorded_outputs(recorded), ran.outputs).verdict == "same"
+    assert ran.outputs[0].data.tobytes() == struct.pack("<I", 5)

@@ -21,6 +21,7 @@ from ptxgraft.run.launch import Launch
 from ptxgraft.run.memory import GAP, Allocation, Memory, allocate
 from ptxgraft.run.references import references_of
 from ptxgraft.run.result import RunResult
+from ptxgraft.run.variables import put_addresses
 
 POISON = 0xA5
 """What a surface holds before a replay when the capture does not say: an unwritten byte shows."""
@@ -38,13 +39,13 @@ class Assume:
 def launch_from_capture(program: Program, recorded: capture.Launch, *, assume: Assume | None = None, poison: int | None = POISON) -> Launch:
     """A launch of ``program`` with the geometry, arguments, memory and images of a recorded one, allocations in the capture's order.
 
-    A surface whose texels before the launch were not recorded is filled with the byte ``poison`` (None: zeros). Raises ``SourceError`` when the capture
+    Words of module variables that the module initialises with addresses hold the launch's own. A surface whose texels before the launch were not recorded is filled with the byte ``poison`` (None: zeros). Raises ``SourceError`` when the capture
     lacks what running needs, ``UsageError`` when it does not fit the program, ``UnsupportedError`` when it needs clusters of several blocks.
     """
     notes: list[str] = []
     clusters.check(program, recorded.cluster)
     held = parts_of(recorded, assume or Assume(), poison, notes)
-    return Launch(
+    launch = Launch(
         program,
         recorded.grid,
         recorded.block,
@@ -57,6 +58,9 @@ def launch_from_capture(program: Program, recorded: capture.Launch, *, assume: A
         notes=notes,
         handles_at=tuple(i.arg_offset for i in recorded.images if i.reference is None),
     )
+    for variable in recorded.variables:  # addresses of the process that was recorded are of no use here
+        put_addresses(program, launch.variables, variable.name)
+    return launch
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxgraft.errors import SourceError, UsageError
 from ptxgraft.isa.constants import DEEPEST, parse_integer
@@ -104,7 +105,21 @@ def address_words(program: Program, name: str, placed: dict[str, Allocation] | N
     words = [(n * width, width) for n, text in enumerate(_elements(variable.init)) if parse_literal(text) is None]
     if placed is None or not words:
         return words
-    held = placed[name]
-    fresh = allocate(held.base, held.size)
+    held, fresh = placed[name].data, _initial(program, name, placed)
+    return [(at, size) for at, size in words if np.array_equal(held[at : at + size], fresh[at : at + size])]
+
+
+def put_addresses(program: Program, placed: dict[str, Allocation], name: str) -> None:
+    """Give those words of a variable that its initialiser fills with addresses the addresses that the variables of ``placed`` have."""
+    words = address_words(program, name)
+    fresh = _initial(program, name, placed) if words else placed[name].data
+    for at, size in words:
+        placed[name].data[at : at + size] = fresh[at : at + size]
+
+
+def _initial(program: Program, name: str, placed: dict[str, Allocation]) -> NDArray[np.uint8]:
+    """What the initialiser of a variable says."""
+    variable = next(v for v in program.variables if v.name == name)
+    fresh = allocate(placed[name].base, placed[name].size)
     _initialise(program, variable, placed | {name: fresh})
-    return [(at, size) for at, size in words if np.array_equal(held.data[at : at + size], fresh.data[at : at + size])]
+    return fresh.data

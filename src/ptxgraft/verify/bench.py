@@ -170,7 +170,7 @@ def _on_gpu(
                 # Not gated at first: the driver may load code then, and waits for the GPU to do it.
                 seconds, _ = worker.ask("repeat", module.code, flush, turn > 0, timeout=timeout)
                 if turn == 0:
-                    left.append(outputs_left(recorded, worker.ask("fetch", module.code)[0]))
+                    left.append(outputs_left(recorded, work, worker.ask("fetch", module.code)[0]))
                 if turn >= warmups:
                     timing.samples_us.append(seconds * MICROSECONDS)
                 told(timing.name)

@@ -18,6 +18,7 @@ from ptxgraft.isa import Program, bind
 from ptxgraft.run import EXECUTORS, Launch, RunResult, Watch, cuda, execute, launch_from_capture
 from ptxgraft.run.execution import check_choice, check_cpu_only
 from ptxgraft.run.launch import check_arguments
+from ptxgraft.run.variables import address_words
 from ptxgraft.text import Document
 
 ASSEMBLERS = ("driver", "ptxas")
@@ -101,7 +102,7 @@ def _on_gpu(recorded: capture.Launch, document: Document | None, name: str, time
     notes = list(module.notes)
     work = cuda.work_from_capture(recorded, module.program, notes)
     left, result = cuda.run_work(work, module.code, cuda.DEFAULT_TIMEOUT if timeout is None else timeout)
-    return Replay(recorded, module.document, module.program, None, result, outputs_left(recorded, left), [*notes, *result.notes])
+    return Replay(recorded, module.document, module.program, None, result, outputs_left(recorded, work, left), [*notes, *result.notes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +142,13 @@ def assembled(document: Document) -> bytes:
     return made.cubin
 
 
-def outputs_left(recorded: capture.Launch, left: cuda.Left) -> list[Output]:
+def outputs_left(recorded: capture.Launch, work: cuda.Work, left: cuda.Left) -> list[Output]:
     """What a GPU left, as ``outputs_of`` orders it. A module variable that the module on the GPU does not have is as it was."""
     found = [Output(f"allocation {a.index}", "memory", a.base, data) for a, data in zip(recorded.allocations, left.spans, strict=True)]
     found += [_surface_output(i, left.surfaces[i.handle]) for i in recorded.surfaces]
     for v in recorded.variables:
-        found.append(Output(f"variable {v.name!r}", "variable", 0, left.variables.get(v.name, np.asarray(v.before))))
+        data = left.variables.get(v.name, np.asarray(v.before))
+        found.append(Output(f"variable {v.name!r}", "variable", work.variables[v.name].span.base, data))
     return found
 
 
@@ -158,7 +160,10 @@ def outputs_of(recorded: capture.Launch, launch: Launch) -> list[Output]:
     found += [_surface_output(image, launch.surfaces[image.handle].array) for image in recorded.surfaces]
     for variable in recorded.variables:
         ran = launch.variables[variable.name]
-        found.append(Output(f"variable {variable.name!r}", "variable", ran.base, ran.data))
+        data = ran.data.copy()
+        for at, size in address_words(launch.program, variable.name, launch.variables):  # the launch's own addresses, which nobody changed
+            data[at : at + size] = variable.before[at : at + size]
+        found.append(Output(f"variable {variable.name!r}", "variable", ran.base, data))
     return found
 
 
