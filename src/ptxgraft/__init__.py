@@ -1,6 +1,6 @@
 """ptxgraft: take a PTX kernel apart at its tensor-core regions, graft other code in their place, and prove the result byte for byte.
 
-The Python API has the names of the command line: ``spec``, ``cut``, ``probe``, ``apply``, ``record``, ``replay``, ``verify``, ``bisect``; a kernel runs in two lines:
+The Python API has the names of the command line: ``spec``, ``cut``, ``probe``, ``apply``, ``record``, ``replay``, ``verify``, ``bisect``, ``bench``; a kernel runs in two lines:
 
     kernel = ptxgraft.load("saxpy.ptx").kernel("saxpy")      # a path or PTX text
     kernel.launch(grid=(1024,), block=(256,), args=[n, 2.0, x, y])
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ptxgraft.run.recorder import record
     from ptxgraft.spec import spec
     from ptxgraft.text import Document
-    from ptxgraft.verify import bisect, replay, verify
+    from ptxgraft.verify import bench, bisect, replay, verify
 
 __version__ = "0.1.0"
 
@@ -29,6 +29,7 @@ _HOMES = {
     "Surface": "ptxgraft.run",
     "Texture": "ptxgraft.run",
     "apply": "ptxgraft.graft",
+    "bench": "ptxgraft.verify",
     "bind": "ptxgraft.isa",
     "bisect": "ptxgraft.verify",
     "cut": "ptxgraft.graft",
@@ -48,6 +49,7 @@ __all__ = [
     "Surface",
     "Texture",
     "apply",
+    "bench",
     "bind",
     "bisect",
     "cut",
