@@ -16,6 +16,8 @@ from ptxgraft.run.reference import reference_document, reference_launch
 from ptxgraft.text import Document
 
 LAYERS = ("enc4", "dec0")
+WRONG = {"enc4": ("inline", "phases"), "dec0": ("call", "mirror")}
+"""Styles in which a wrong body is tried, too."""
 BLOCKS = {"enc4": (32, 1, 4), "dec0": (32, 1, 1)}
 needs_ptxas = pytest.mark.skipif(find_ptxas() is None, reason="no ptxas: install the PyPI package nvidia-cuda-nvcc")
 
@@ -38,7 +40,8 @@ def test_identity_cuts_give_the_layers_bytes(layer: str):
     for style in STYLES:
         made = cut(module, layer, style=style, body="identity", block=BLOCKS[layer])
         assert outputs(layer, made.document) == expected
-        assert outputs(layer, cut(module, layer, style=style, body=wrong, block=BLOCKS[layer]).document) != expected
+        if style in WRONG[layer]:
+            assert outputs(layer, cut(module, layer, style=style, body=wrong, block=BLOCKS[layer]).document) != expected
 
 
 @needs_ptxas
@@ -51,7 +54,7 @@ def test_the_identity_graft_costs_nothing(layer: str):
     assert inline.usage() == original.usage()
 
 
-@pytest.mark.parametrize("stage", ["p4", "out"])
+@pytest.mark.parametrize(("layer", "stage"), [("enc4", "p4"), ("dec0", "p4"), ("dec0", "out")])
 def test_a_stage_of_a_layer_reads_alike_in_all_styles(layer: str, stage: str):
     module = reference_document(layer)
     found = []
