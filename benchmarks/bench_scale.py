@@ -46,29 +46,35 @@ def growth(rows: list[dict[str, Any]], name: str, least: int = 5_000) -> float:
 _WORKER = """
 import json, os, sys, time
 from pathlib import Path
-from benchmarks.bench_spec import phase_seconds
 from benchmarks.synthetic import ENTRY, module
+from ptxgraft.flow import Flow, collector_paused
 from ptxgraft.graft import cut
-from ptxgraft.spec import spec
+from ptxgraft.isa import bind
+from ptxgraft.spec import layer_spec, spec
 from ptxgraft.text import Document
 path, entry = Path(sys.argv[1]), sys.argv[2]
 cut(Document.parse(module(1_000)), ENTRY)  # the table of instructions is filled, NumPy is awake
 spec(module(1_000), ENTRY)
-cpu = time.process_time()
-steps = phase_seconds(path, entry)
-marks = [time.process_time() - cpu]
-document = Document.read(path)
-cut_cpu = time.process_time()
-marks += [time.perf_counter()]
+marks, cpu = [time.perf_counter()], [time.process_time()]
+def mark():
+    marks.append(time.perf_counter())
+    cpu.append(time.process_time())
+with collector_paused():
+    document = Document.read(path)
+    mark()
+    flow = Flow(bind(document, entry))
+    mark()
+    _ = flow.cfg, flow.liveness, flow.defuse
+    mark()
+    layer_spec(flow)
+    mark()
 made = cut(document, entry)
-marks.append(time.perf_counter())
+mark()
 made.document.print()
-marks.append(time.perf_counter())
-cut_cpu = time.process_time() - cut_cpu
-steps |= {"cut": marks[2] - marks[1], "print": marks[3] - marks[2]}
+mark()
+steps = {name: b - a for name, a, b in zip(("parse", "bind", "flow", "spec", "cut", "print"), marks, marks[1:])}
 peak = next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmHWM")) / 1024
-cpu = {"cpu_seconds": marks[0], "with_cut_cpu_seconds": marks[0] + cut_cpu}
-print(json.dumps({**cpu, **steps, "peak_mib": peak}), flush=True)
+print(json.dumps({"cpu_seconds": cpu[4] - cpu[0], "with_cut_cpu_seconds": cpu[-1] - cpu[0], **steps, "peak_mib": peak}), flush=True)
 os._exit(0)
 """
 
@@ -76,7 +82,7 @@ os._exit(0)
 def in_a_process(path: Path, entry: str = ENTRY) -> dict[str, float]:
     """Seconds of each step on a file, and the peak memory, in a new process: nothing is there to be freed or found again.
 
-    ``cpu_seconds`` are the processor's up to the spec, ``with_cut_cpu_seconds`` those of all. The cut binds the entry again, and then its own result.
+    ``cpu_seconds`` are the processor's up to the spec, ``with_cut_cpu_seconds`` those of all. The cut binds its own result, too.
     """
     done = subprocess.run([sys.executable, "-c", _WORKER, str(path), entry], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
