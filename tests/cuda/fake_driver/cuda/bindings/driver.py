@@ -47,8 +47,8 @@ class CUresult(enum.IntEnum):
     CUDA_ERROR_LAUNCH_FAILED = 719
 
 
-def _numbers(name: str, *names: str) -> type[enum.IntEnum]:
-    return enum.IntEnum(name, {n: i for i, n in enumerate(names)})  # type: ignore[return-value]
+def _numbers(name: str, *names: str):
+    return enum.IntEnum(name, {n: i for i, n in enumerate(names)})
 
 
 CUdevice_attribute = _numbers(
