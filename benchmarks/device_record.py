@@ -23,6 +23,7 @@ from benchmarks import recording
 from ptxgraft import capture
 from ptxgraft.errors import PtxgraftError, UsageError
 from ptxgraft.graft.check import find_nvcc
+from ptxgraft.run import cuda
 from ptxgraft.run.recorder import Choice, build_library, find_cupti, record
 from ptxgraft.verify import compare, recorded_outputs, replay
 
@@ -137,6 +138,15 @@ def _replay(launch: capture.Launch, place: str) -> Any:
     return found | {"seconds": round(time.perf_counter() - start, 3)}
 
 
+def totals(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Over all programs: launches replayed, bytes compared and differing, for each place."""
+    found: dict[str, Any] = {}
+    for place in ("cuda", "cpu"):
+        verdicts = [x[place] for row in rows for x in row.get("launches", ()) if isinstance(x[place], dict)]
+        found[place] = {"launches": len(verdicts), **{key: sum(v[key] for v in verdicts) for key in ("compared", "differing")}}
+    return found
+
+
 def cost(folder: Path) -> dict[str, Any]:
     """What recording costs a launch, and a byte, by the program's own clock."""
     timing = build("timing", folder)
@@ -240,7 +250,15 @@ def main() -> None:
                 rows.append({"name": job, "failed": str(error)})
             print("\n".join(summary(rows[-1:])), flush=True)
             print("\n".join(f"    {remark}" for remark in rows[-1].get("remarks", [])), flush=True)
-        result = {"driver": recording.driver_version(), "programs": rows, "fault": fault(folder)}
+        card = cuda.card()
+        result = {
+            "card": card.name,
+            "architecture": card.sm,
+            "driver": recording.driver_version(),
+            "replayed": totals(rows),
+            "programs": rows,
+        }
+        result["fault"] = fault(folder)
         print(json.dumps(result["fault"], indent=1))
         if options.keep:
             options.keep.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,16 @@ def call(name, *arguments):
 
 call("cuInit", 0)
 call("cuCtxSetCurrent", call("cuDevicePrimaryCtxRetain", call("cuDeviceGet", 0)))
-ptx = Path(__file__).resolve().parents[2].joinpath("examples", "saxpy.ptx").read_bytes().replace(b"sm_70", b"sm_90") + b"\0"
+ptx = (
+    Path(__file__)
+    .resolve()
+    .parents[2]
+    .joinpath("examples", "saxpy.ptx")
+    .read_bytes()
+    .replace(b"sm_70", b"sm_90")
+    .replace(b".version 7.0", b".version 8.0")
+    + b"\0"
+)
 linker = call("cuLinkCreate", 0, [], [])
 call("cuLinkAddData", linker, driver.CUjitInputType.CU_JIT_INPUT_PTX, ptx, len(ptx), b"saxpy", 0, [], [])
 error, cubin, size = driver.cuLinkComplete(linker)

@@ -104,6 +104,9 @@ def test_recorded_device_runs_agree_with_the_cpu() -> None:
     assert layers["bytes_compared"] > 1_000_000 and layers["bytes_differing"] == 0
     table = json.loads((recording.RESULTS / "device_examples.json").read_text())
     assert table["compared"] > 10_000_000 and not table["not_computed"] and not table["faults"]
+    recorded = json.loads((recording.RESULTS / "device_record.json").read_text())
+    assert all(r["compared"] > 1_000_000 and r["differing"] == 0 for r in recorded["replayed"].values())
+    assert all(row["output_unchanged"] for row in recorded["programs"] if "failed" not in row)
 
 
 # -- the device host, without a device --------------------------------------------------------------------------------
