@@ -201,7 +201,11 @@ class Bisection:
         text = f"no stage differs ({len(self.checked)} compared: {', '.join(shown)})" if self.checked else "there are no stages"
         if self.outputs is None or self.outputs.verdict == SAME:
             return text
-        return f"{text}, but the outputs do: the difference arises after the last of them" if self.checked else f"{text}, and the outputs differ"
+        return (
+            f"{text}, but the outputs do: the difference arises after the last of them"
+            if self.checked
+            else f"{text}, and the outputs differ"
+        )
 
     def _statement_text(self) -> str:
         if self.statement is not None:

@@ -73,7 +73,9 @@ class Sides:
     def outputs(self) -> Verdict | None:
         """What both sides leave without probes, compared; None when a launch leaves nothing."""
         documents = self.mine.document, self.theirs.document
-        mine, theirs = (replay(self.launch, d, entry=self.entry, **p.options()).outputs for d, p in zip(documents, self.places, strict=True))
+        mine, theirs = (
+            replay(self.launch, d, entry=self.entry, **p.options()).outputs for d, p in zip(documents, self.places, strict=True)
+        )
         return compare(mine, theirs) if any(o.data.size for o in mine) else None
 
     @cached_property
