@@ -52,7 +52,7 @@ static int memory_count, pending, capturing;
 static unsigned launched;
 static struct fake_resource resources[64];
 static int resource_count = 1;
-static uintptr_t next_place = 0x7f3000000000u;
+static uintptr_t next_place = 0x200000000000u;
 
 /* Set by the CUPTI of ours. */
 __attribute__((visibility("default"))) void (*fake_callback)(const char *name, const struct fake_call *call);

@@ -142,9 +142,9 @@ static void command(const char *word) {
     if (!strcmp(word, "count")) cuLaunchKernel(function("count"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
     if (!strcmp(word, "end-pointer")) fill(b + 4096, 0, 0, NULL);
     if (!strcmp(word, "mapped")) {
-        cuMemMap(0x7f4000000000u, 4096, 0, 1, 0);
-        cuMemMap(0x7f4000001000u, 8192, 0, 1, 0);
-        fill(0x7f4000001010u, 2, 5, NULL);
+        cuMemMap(0x210000000000u, 4096, 0, 1, 0);
+        cuMemMap(0x210000001000u, 8192, 0, 1, 0);
+        fill(0x210000001010u, 2, 5, NULL);
     }
     if (!strcmp(word, "large")) {
         CUdeviceptr large;
