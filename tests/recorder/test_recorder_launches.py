@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ptxgraft import capture
 from ptxgraft.run.recorder import Choice
+from ptxgraft.run.recorder.triton import ptx_beside
 
 BYTES_A = 2 << 20
 START = np.arange(1024, dtype=np.uint32)
@@ -60,6 +62,26 @@ def test_the_module_is_the_text_that_was_loaded(recorded) -> None:
     )
     assert launch.module_hash == hashlib.sha256(launch.module).hexdigest()
     assert launch.binary is None
+
+
+def test_ptx_that_went_through_the_linker(recorded) -> None:
+    launch = recorded("linked")[0].launches[0]
+    assert launch.module is not None and b".entry fill(" in launch.module and b".entry shade" not in launch.module
+    assert launch.binary is not None and launch.binary.tobytes()[:4] == b"\x7fELF" and launch.binary.nbytes == 64
+    assert not launch.notes
+
+
+def test_ptx_from_beside_tritons_cubin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Taken only when the cubin is the same, byte for byte."""
+    entry = tmp_path / "triton" / "KEY"
+    entry.mkdir(parents=True)
+    text, cubin = b".version 8.0\n.visible .entry fill() { ret; }\n", bytes(range(64))
+    (entry / "k.ptx").write_bytes(text)
+    assert ptx_beside(cubin) == []
+    (entry / "k.cubin").write_bytes(cubin)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    assert ptx_beside(cubin) == [text]
+    assert ptx_beside(cubin[:-1] + b"x") == [] == ptx_beside(cubin[:-1])
 
 
 def test_module_variables(recorded) -> None:

@@ -6,6 +6,7 @@
 extern void (*fake_callback)(const char *name, const void *call);
 
 static const char *names[] = {
+    "cuLinkAddData_v2", "cuLinkComplete",
     "cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch", "cuModuleLoadData", "cuLibraryLoadData",
     "cuLibraryGetKernel", "cuMemAlloc_v2", "cuMemMap", "cuMemFree_v2", "cuMemcpyHtoD_v2", "cuTexObjectCreate",
     "cuSurfObjectCreate", "cuStreamBeginCapture_v2", "cuStreamEndCapture",

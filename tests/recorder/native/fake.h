@@ -68,6 +68,8 @@ CUresult cuModuleLoadData(CUmodule *made, const void *image);
 CUresult cuModuleGetFunction(CUfunction *made, CUmodule module, const char *name);
 CUresult cuLibraryLoadData(CUlibrary *made, const void *image, void *, void *, unsigned, void *, void *, unsigned);
 CUresult cuLibraryGetKernel(CUkernel *made, CUlibrary library, const char *name);
+CUresult cuLinkAddData_v2(void *state, int type, void *data, size_t bytes, const char *name, unsigned, void *, void **);
+CUresult cuLinkComplete(void *state, void **made, size_t *bytes);
 CUresult cuLaunchKernel(CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
 CUresult cuLaunchKernelEx(const struct fake_config *config, CUfunction f, void **parameters, void **extra);
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **);

@@ -139,6 +139,18 @@ static void command(const char *word) {
         cuLibraryGetKernel(&k, library, "look");
         cuLaunchKernel((CUfunction)k, 1, 1, 1, 1, 1, 1, 0, NULL, p, NULL);
     }
+    if (!strcmp(word, "linked")) {
+        void *cubin;
+        size_t bytes;
+        CUmodule its;
+        CUfunction f;
+        void *p[] = {&a, &(uint32_t){1}, &(uint32_t){3}};
+        cuLinkAddData_v2(&bytes, 1, (void *)plain_ptx, strlen(plain_ptx) + 1, "plain", 0, NULL, NULL);
+        cuLinkComplete(&bytes, &cubin, &bytes);
+        cuModuleLoadData(&its, cubin);
+        cuModuleGetFunction(&f, its, "fill");
+        cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, p, NULL);
+    }
     if (!strcmp(word, "count")) cuLaunchKernel(function("count"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
     if (!strcmp(word, "end-pointer")) fill(b + 4096, 0, 0, NULL);
     if (!strcmp(word, "mapped")) {
