@@ -16,11 +16,12 @@ from ptxgraft.capture import FORMATS
 from ptxgraft.errors import KernelFault, UnsupportedError, UsageError
 
 RECORDED = np.load(Path(__file__).parents[1] / "goldens_images" / "h200_fetches.npz")
-CASES = {str(row[0]): (str(number), *map(str, row[1:])) for number, row in enumerate(RECORDED["cases"])}
+CASES = {str(row[0]): (number, *map(str, row[1:5])) for number, row in enumerate(RECORDED["cases"])}
+ENDS = np.cumsum([int(row[5]) for row in RECORDED["cases"]])
+AT, OUT = (np.split(RECORDED[name], ENDS[:-1]) for name in ("at", "out"))
 
-# Recorded outputs that the model does not give, by one unit in the last place, or by a 256th of a level; and those of a 1d texture at whole
-# numbers, which the hardware reads from linear memory alone: from an array it gives zeros.
-KNOWN_MISSES: dict[str, int] = {"3d wide": 1, "3d mixed": 1}
+# Recorded outputs that the model does not give: one level of detail, by a 256th.
+KNOWN_MISSES = {"grad of 1000": 4}
 
 KERNEL = """.version 8.6
 .target sm_90
@@ -73,8 +74,8 @@ def image_of(geometry: str, settings: dict, levels: list[np.ndarray]):
 def check(name: str, engine: str) -> None:
     number, geometry, operation, settings, texels = CASES[name]
     image = image_of(geometry, ast.literal_eval(settings), [RECORDED[t] for t in texels.split()])
-    out = run(operation, engine, image, RECORDED[f"{number}.at"])
-    assert int((out != RECORDED[f"{number}.out"]).sum()) <= KNOWN_MISSES.get(name, 0)
+    out = run(operation, engine, image, AT[number])
+    assert int((out != OUT[number]).sum()) <= KNOWN_MISSES.get(name, 0)
     if f"{number}.after" in RECORDED:
         assert image.array.tobytes() == RECORDED[f"{number}.after"].tobytes()
 
@@ -88,8 +89,10 @@ def test_the_reference_engine_gives_what_the_hardware_gave(name: str) -> None:
 COMPILED = (
     "level.cube",
     "level.3d",
+    "level.a2d.v4.f32.s32",
     "grad.a2d",
     "tld4.a.acube",
+    "tld4.a.a2d",
     "tex.a1d",
     "tex.a2d.v4.f32.s32",
     "f16x2.f32",
@@ -101,7 +104,10 @@ COMPILED = (
 )
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if any(word in case[2] for word in COMPILED)])
+CHOSEN = list(dict.fromkeys(name for word in COMPILED for name in [name for name, case in CASES.items() if word in case[2]][:3]))
+
+
+@pytest.mark.parametrize("name", CHOSEN)
 def test_the_compiled_engine_gives_what_the_hardware_gave(name: str) -> None:
     check(name, "warp")
 
