@@ -151,7 +151,8 @@ def cube_corners(
 
 
 def gathered_corners(lanes: Lanes, found: Footprint, component: int) -> list[Value]:
-    """One component of four corners; a missing texel is the mean of the others, in 256ths: 85 of its neighbours, 86 of the one opposite (measured for f32)."""
+    """One component of four corners; a missing texel is the mean of the others, in 256ths: 85 of its neighbours, 86 of the one opposite. Measured for f32; of other
+    formats the hardware rounds the mean otherwise."""
     values = [texel[component] for texel in found.texels]
     shares = []
     for corner in range(4):

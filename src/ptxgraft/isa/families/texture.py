@@ -17,7 +17,7 @@ from ptxgraft.isa.gradients import level_of_detail
 from ptxgraft.isa.images import BETWEEN, CUBE, GEOMETRIES, LAST_AXIS, header, level, sized
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.surfaces import place
-from ptxgraft.isa.table import declare_only, instruction, refused
+from ptxgraft.isa.table import instruction, refused
 from ptxgraft.isa.texels import (
     DIMENSIONS,
     MOST_LAYERS,
@@ -337,7 +337,7 @@ def tld4_compared(lanes: Lanes, handle: Value, coordinates: Sequence[Value]) -> 
 
 
 @instruction("istypep.{type:texref|samplerref|surfref}", p="out pred", a="in b64", since=(4, 0), sm=30)
-@declare_only
+@refused("what a handle is shows where it is used: an instruction of another kind is a fault that names it")
 def istypep(lanes: Lanes) -> None:
     """p = is ``a`` the handle of a texture, a sampler, a surface?"""
 
