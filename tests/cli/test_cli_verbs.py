@@ -19,7 +19,8 @@ from ptxgraft.text import Document
 from ptxgraft.verify import weights
 
 VERBS = [
-    "demo", "extract", "ls", "spec", "cut", "probe", "apply", "run", "record", "show", "replay", "diff", "verify", "bisect", "bench", "doctor",
+    "demo", "extract", "ls", "spec", "cut", "probe", "apply", "run", "record", "show", "convert", "replay", "diff", "verify", "bisect", "bench",
+    "doctor",
 ]  # fmt: skip
 STORE = small_layer.STORE
 

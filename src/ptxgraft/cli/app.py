@@ -14,7 +14,26 @@ import typer
 from typer.core import TyperGroup
 
 from ptxgraft import __version__
-from ptxgraft.cli import STOPPED, apply, bench, bisect, cut, demo, diff, doctor, extract, ls, probe, record, replay, run, show, spec, verify
+from ptxgraft.cli import (
+    STOPPED,
+    apply,
+    bench,
+    bisect,
+    convert,
+    cut,
+    demo,
+    diff,
+    doctor,
+    extract,
+    ls,
+    probe,
+    record,
+    replay,
+    run,
+    show,
+    spec,
+    verify,
+)
 from ptxgraft.cli.console import complain, note, silence, warnings_as_notes
 from ptxgraft.errors import PtxgraftError
 
@@ -118,6 +137,7 @@ for verb in (
     run.run,
     record.record,
     show.show,
+    convert.convert,
     replay.replay,
     diff.diff,
     verify.verify,

@@ -20,6 +20,7 @@ from ptxgraft.cli.console import (
     show,
     working,
 )
+from ptxgraft.cli.grafts import StyleName, open_graft
 from ptxgraft.cli.modules import about
 from ptxgraft.cli.verify import GraftFile, OriginalFile
 from ptxgraft.report import bisection_view, plain
@@ -32,6 +33,7 @@ def bisect(
     graft: GraftFile,
     launch: LaunchName = None,
     original: OriginalFile = None,
+    style: StyleName = None,
     stages: Annotated[str | None, typer.Option("--stages", help="Only these stages, e.g. a,p0,p7,out.", show_default=False)] = None,
     statements: Annotated[
         bool, typer.Option("--statements/--no-statements", help="Inside the first stage that differs, find the first statement.")
@@ -56,7 +58,8 @@ def bisect(
     Example: ptxgraft bisect demo-out/frame.ptxcap --launch enc4 --graft demo-out/enc4-wrong.ptx
     """
     recorded = pick_launch(capture.open_capture(cap), launch)
-    modules = Document.read(graft), Document.read(original) if original is not None else None
+    given = Document.read(original) if original is not None else None
+    modules = open_graft(graft, recorded, given, style), given
     wanted = [s.strip() for s in stages.split(",")] if stages is not None else None
     with about(cap), working(f"bisecting {recorded.label}"):
         where = {"on": on, "against": against, "timeout": timeout, "assembler": assembler, "engine": engine, "profile": profile}

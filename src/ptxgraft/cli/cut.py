@@ -16,6 +16,8 @@ from ptxgraft.cli.modules import about, pick_entry
 from ptxgraft.errors import SourceError, UsageError
 from ptxgraft.graft import Body, Cut, Cuts, RegionChoice, assemble, compile_body, find_ptxas, function_body, identity_body, text_body
 from ptxgraft.graft import cut as make_cut
+from ptxgraft.graft.manifest import NAME as MANIFEST
+from ptxgraft.graft.manifest import Binding, updated_manifest
 from ptxgraft.report import file_stem, make_folder, plain, write_files
 from ptxgraft.text import Document
 
@@ -70,7 +72,8 @@ def cut(
 ) -> None:
     """Cut a region out and graft something in its place. Everything outside the region stays as it is, byte for byte.
 
-    Writes ENTRY-STYLE.ptx, the callee's declaration, skeletons in CUDA C++ and HIP C++, and the spec as Markdown and JSON.
+    Writes ENTRY-STYLE.ptx, the callee's declaration, skeletons in CUDA C++ and HIP C++, the spec as Markdown and JSON, and into grafts.json to
+    which kernel of which module the graft belongs.
 
     Example: ptxgraft cut enc4.ptx -e enc4 --style mirror --body identity -o cut-out
     """
@@ -156,7 +159,7 @@ def write_cut(made: Cut, folder: Path, whole: bool = True) -> dict[str, Path]:
     Names hold entry and style, and the lines where the region is not the whole mma region, so that two cuts can share a folder.
     """
     stem = _stem(made, whole)
-    return _written(folder, {"ptx": (f"{stem}.ptx", made.text)} | _texts(made, stem))
+    return _written(folder, {"ptx": (f"{stem}.ptx", made.text)} | _texts(made, stem), [made.bind(f"{stem}.ptx")])
 
 
 def write_cuts(made: Cuts, folder: Path, whole: bool) -> dict[str, Path]:
@@ -165,14 +168,16 @@ def write_cuts(made: Cuts, folder: Path, whole: bool) -> dict[str, Path]:
     modules = {id(document): document for document in made.documents}
     regions = len({(id(c.original), c.entry) for c in made}) == 1
     stems: set[str] = set()
+    files: dict[int, str] = {}
     for number, one in enumerate(made):
         stem = _stem(one, whole)
         stem = f"{stem}-{number}" if stem in stems else stem  # siblings of one name in several modules
         stems.add(stem)
         if modules.pop(id(one.document), None) is not None:
-            texts[f"ptx_{number}" if number else "ptx"] = (f"{_stem(one, True)}-regions.ptx" if regions else f"{stem}.ptx", one.text)
+            files[id(one.original)] = f"{_stem(one, True)}-regions.ptx" if regions else f"{stem}.ptx"
+            texts[f"ptx_{number}" if number else "ptx"] = (files[id(one.original)], one.text)
         texts |= {f"{kind}_{number}": text for kind, text in _texts(one, stem).items()}
-    return _written(folder, texts)
+    return _written(folder, texts, [one.bind(files[id(one.original)]) for one in made])
 
 
 def _stem(made: Cut, whole: bool) -> str:
@@ -191,7 +196,8 @@ def _texts(made: Cut, stem: str) -> dict[str, tuple[str, bytes | str]]:
     }
 
 
-def _written(folder: Path, texts: dict[str, tuple[str, bytes | str]]) -> dict[str, Path]:
+def _written(folder: Path, texts: dict[str, tuple[str, bytes | str]], bindings: list[Binding]) -> dict[str, Path]:
+    texts = texts | {"manifest": (MANIFEST, updated_manifest(folder, bindings))}
     files = {kind: folder / name for kind, (name, text) in texts.items() if text}
     write_files({path: texts[kind][1] for kind, path in files.items()})
     return files

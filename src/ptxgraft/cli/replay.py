@@ -27,10 +27,10 @@ from ptxgraft.cli.console import (
     show,
     working,
 )
+from ptxgraft.cli.grafts import StyleName, open_graft
 from ptxgraft.cli.modules import about
 from ptxgraft.errors import KernelFault, UnsupportedError
 from ptxgraft.report import verdict_view
-from ptxgraft.text import Document
 from ptxgraft.verify import Replay, Verdict, compare, explain, recorded_outputs, unrecorded
 from ptxgraft.verify import replay as replay_launch
 
@@ -38,7 +38,15 @@ from ptxgraft.verify import replay as replay_launch
 def replay(
     cap: CapturePath,
     launch: LaunchName = None,
-    ptx: Annotated[Path | None, typer.Option("--ptx", help="Run this module in place of the capture's own.", show_default=False)] = None,
+    ptx: Annotated[
+        Path | None,
+        typer.Option(
+            "--ptx",
+            help="Run this module in place of the capture's own; of a folder with a grafts.json the graft for the launch.",
+            show_default=False,
+        ),
+    ] = None,
+    style: StyleName = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Write the launch with what came out as a capture of our own form.", show_default=False),
@@ -63,7 +71,7 @@ def replay(
     if output is not None:
         check_capture_target(output)
     recorded = pick_launch(capture.open_capture(cap), launch)
-    module = Document.read(ptx) if ptx is not None else None
+    module = open_graft(ptx, recorded, style=style) if ptx is not None else None
     with about(cap), working(f"replaying {recorded.label}"):
         where = {"on": on, "timeout": timeout, "assembler": assembler, "engine": engine, "profile": profile}
         ran = replay_launch(recorded, module, step_budget=step_budget, **where)

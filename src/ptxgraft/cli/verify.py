@@ -22,13 +22,19 @@ from ptxgraft.cli.console import (
     working,
 )
 from ptxgraft.cli.diff import Tolerance, Values
+from ptxgraft.cli.grafts import StyleName, open_graft
 from ptxgraft.cli.modules import about
 from ptxgraft.report import plain, verdict_view
 from ptxgraft.text import Document
 from ptxgraft.verify import Options
 from ptxgraft.verify import verify as verify_launch
 
-GraftFile = Annotated[Path, typer.Option("-g", "--graft", help="The module with the graft in it.", show_default=False)]
+GraftFile = Annotated[
+    Path,
+    typer.Option(
+        "-g", "--graft", help="The module with the graft in it, or a folder with a grafts.json, as `cut` writes it.", show_default=False
+    ),
+]
 OriginalFile = Annotated[
     Path | None, typer.Option("--original", help="The original module; default: the one in the capture.", show_default=False)
 ]
@@ -39,6 +45,7 @@ def verify(
     graft: GraftFile,
     launch: LaunchName = None,
     original: OriginalFile = None,
+    style: StyleName = None,
     against: Annotated[
         str,
         typer.Option(
@@ -70,7 +77,8 @@ def verify(
     """
     options = Options(engine, profile, tolerance, values, against, poison=poison, on=on, timeout=timeout, assembler=assembler)
     recorded = pick_launch(capture.open_capture(cap), launch)
-    modules = Document.read(graft), Document.read(original) if original is not None else None
+    given = Document.read(original) if original is not None else None
+    modules = open_graft(graft, recorded, given, style), given
     with about(cap), working(f"verifying {recorded.label}"):
         verdict = verify_launch(recorded, *modules, options)
     judged = {"capture": cap, "launch": recorded.seq, "kernel": recorded.kernel, "graft": graft, "original": original, "against": against}

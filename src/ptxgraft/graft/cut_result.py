@@ -14,6 +14,7 @@ from ptxgraft.errors import UsageError
 from ptxgraft.graft.bodies import Body
 from ptxgraft.graft.excerpt import Excerpt, Rendered
 from ptxgraft.graft.interface import Interface
+from ptxgraft.graft.manifest import Binding, bind_graft
 from ptxgraft.graft.phase_spec import plan_json, plan_markdown
 from ptxgraft.graft.phases import PhasePlan
 from ptxgraft.graft.skeleton import DIALECTS, skeleton
@@ -111,6 +112,10 @@ class Cut:
         if self.plan is not None:
             return {n: phases_skeleton(d, name, self._piece, self.interface, self.spec, self.plan) for n, d in DIALECTS.items()}
         return {n: skeleton(n, name, self._piece, self.interface, self.spec, self.style) for n in DIALECTS}
+
+    def bind(self, file: str) -> Binding:
+        """What a manifest of grafts says of this cut when its text is written to ``file`` (a name without folders)."""
+        return bind_graft(self.entry, self.style, self.original.data, file, self.text)
 
     def old_line(self, line: int) -> int | None:
         """The original's line that a line of the new text stands for; None for a line that was added."""

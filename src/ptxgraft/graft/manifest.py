@@ -57,9 +57,23 @@ def bind_graft(kernel: str, style: str, module: bytes, file: str, graft: bytes) 
 
 
 def manifest_text(bindings: Iterable[Binding]) -> str:
-    """The manifest's contents. Of bindings for one file the last holds."""
-    found = {b.file: b for b in bindings}
+    """The manifest's contents. Of bindings of one kernel to one file the last holds."""
+    found = {(b.file, b.kernel): b for b in bindings}
     return json.dumps({"format": FORMAT, "version": VERSION, "grafts": [asdict(b) for b in found.values()]}, indent=1) + "\n"
+
+
+def updated_manifest(folder: Path, bindings: Iterable[Binding]) -> str:
+    """The contents of a folder's manifest after grafts were written there: bindings of other files stay as they are, those of files that are
+    written anew go. Raises ``SourceError`` when the manifest that is there cannot be read."""
+    made = list(bindings)
+    written = {b.file for b in made}
+    kept = [b for b in read_manifest(folder) if b.file not in written] if (folder / NAME).exists() else []
+    return manifest_text([*kept, *made])
+
+
+def is_manifest(path: Path) -> bool:
+    """Whether grafts are to be taken from a manifest: a folder, or a file of a manifest's name."""
+    return path.is_dir() or path.name == NAME
 
 
 def read_manifest(path: Path) -> list[Binding]:
@@ -91,6 +105,15 @@ def graft_for(path: Path, kernel: str, module: bytes, style: str | None = None) 
     Raises ``UsageError`` when there is none for the kernel, when it was made for another module, or when several fit; ``SourceError`` when the graft's file is
     not the one that was bound.
     """
+    fitting = bindings_for(path, kernel, module, style)
+    if len(fitting) > 1:
+        listed = ", ".join(f"{b.file} ({b.style})" for b in fitting)
+        raise UsageError(f"{path} has {len(fitting)} grafts for {kernel} of this module: {listed}", hint="name one file, or a style")
+    return fitting[0], bound_graft(path, fitting[0])
+
+
+def bindings_for(path: Path, kernel: str, module: bytes, style: str | None = None) -> list[Binding]:
+    """All bindings that a manifest has for ``kernel`` of a module with these bytes, at least one. Raises as ``graft_for`` does."""
     bindings = read_manifest(path)
     named = [b for b in bindings if b.kernel == kernel and style in (None, b.style)]
     if not named:
@@ -105,10 +128,11 @@ def graft_for(path: Path, kernel: str, module: bytes, style: str | None = None) 
             f"this one has {here.sha256[:16]}..., {here.fnv1a64}, {here.bytes}",
             hint="cut this module anew",
         )
-    if len(fitting) > 1:
-        listed = ", ".join(f"{b.file} ({b.style})" for b in fitting)
-        raise UsageError(f"{path} has {len(fitting)} grafts for {kernel} of this module: {listed}", hint="name one file, or a style")
-    (binding,) = fitting
+    return fitting
+
+
+def bound_graft(path: Path, binding: Binding) -> bytes:
+    """A bound graft's bytes, from beside the manifest at ``path``. ``SourceError`` when its file is not there or is not the one that was bound."""
     folder = path if path.is_dir() else path.parent
     try:
         graft = (folder / binding.file).read_bytes()
@@ -118,4 +142,4 @@ def graft_for(path: Path, kernel: str, module: bytes, style: str | None = None) 
         raise SourceError(
             f"{folder / binding.file} is not the graft that was bound: its SHA-256 differs", hint="cut again, or bind it anew"
         )
-    return binding, graft
+    return graft
