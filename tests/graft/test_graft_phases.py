@@ -176,3 +176,31 @@ def test_the_layers_weights_are_not_passed(layer: str):
     assert ways.count(("weights", "b")) > 0.7 * sum(letter == "b" for _, letter in ways)
     assert ("bank", "c") in ways or layer == "enc4"
     assert made.plan.result_words == max(w + 1 for c in made.plan.calls for _, w in c.results)
+
+
+def test_what_lives_over_a_call_comes_back_from_the_row():
+    text = MMA.replace(
+        "\t// first phase\n",
+        "\t.reg .pred %p<2>;\n\t.reg .b16 %h<2>;\n\t.reg .f64 %d<2>;\n\tsetp.gt.u32 %p1, %r1, 9;\n\tcvt.u16.u32 %h1, %r2;\n"
+        "\tcvt.rn.f64.u32 %d1, %r3;\n\t// first phase\n",
+    ).replace(
+        "\tst.global.v4.f32",
+        "\tcvt.u32.u16 %r20, %h1;\n\tcvt.rn.f32.u32 %f20, %r20;\n\t@%p1 add.f32 %f14, %f14, %f20;\n\tcvt.rn.f32.f64 %f21, %d1;\n"
+        "\tadd.f32 %f15, %f15, %f21;\n\tst.global.v4.f32",
+    )
+    module = document(text)
+    made = cut(module, "product", style="phases", body="identity")
+    assert made.plan is not None
+    # A translator's call may keep nothing: whatever the entry holds is lost when the callee returns.
+    lost = {1: "setp.ne.u32 {}, 0, 0;", 16: "mov.b16 {}, 0;", 32: "mov.b32 {}, 0;", 64: "mov.b64 {}, 0;"}
+    rows: list[str] = []
+    calls = iter(made.plan.calls)
+    for row in made.text.decode().splitlines():
+        if row.strip() == "}" and rows[-1].strip().startswith("call.uni"):
+            registers = [r for r, _ in next(calls).across]
+            assert registers
+            row += "".join("\n" + lost[r.type.width].format(r.name) for r in registers)
+        rows.append(row)
+    broken = document("\n".join(rows) + "\n")
+    assert broken.text.count("setp.ne.u32 %p1, 0, 0;") == 2
+    assert (run_mma(broken) == run_mma(module)).all()
