@@ -190,3 +190,58 @@ def test_an_entry_that_is_no_variant():
         cut(document(MMA), "product", siblings=["product"])
     with pytest.raises(UsageError, match="several regions and siblings do not go together"):
         cut(document(BOTH), "product", ["p0", "p1"], siblings=["product_b"])  # pyright: ignore
+
+
+# -- a region in a called function -------------------------------------------------------------------------------------
+
+CALLED = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.func (.param .align 16 .b8 back[16]) multiply(.param .b32 a, .param .b32 b)
+{
+	.reg .b32 %r<9>;
+	.reg .f32 %f<9>;
+	ld.param.b32 %r1, [a];
+	ld.param.b32 %r2, [b];
+	mov.f32 %f0, 0f3F800000;
+	mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2}, {%r2}, {%f0, %f0, %f0, %f0};
+	st.param.v4.f32 [back], {%f1, %f2, %f3, %f4};
+	ret;
+}
+.visible .entry k(.param .u64 input, .param .u64 output)
+.maxntid 64
+{
+	.reg .b32 %r<9>;
+	.reg .f32 %f<9>;
+	.reg .b64 %rd<9>;
+	ld.param.u64 %rd1, [input];
+	ld.param.u64 %rd2, [output];
+	mov.u32 %r1, %tid.x;
+	mad.wide.u32 %rd3, %r1, 16, %rd1;
+	mad.wide.u32 %rd4, %r1, 64, %rd2;
+	ld.global.v2.u32 {%r2, %r3}, [%rd3];
+	{
+		.param .b32 p0;
+		st.param.b32 [p0], %r2;
+		.param .b32 p1;
+		st.param.b32 [p1], %r3;
+		.param .align 16 .b8 got[16];
+		call.uni (got), multiply, (p0, p1);
+		ld.param.v4.f32 {%f1, %f2, %f3, %f4}, [got];
+	}
+	st.global.v4.f32 [%rd4], {%f1, %f2, %f3, %f4};
+	ret;
+}
+"""
+
+
+@pytest.mark.parametrize("style", ["inline", "call", "mirror"])
+def test_a_region_in_a_called_function_is_the_calls_block(style: str):
+    module = document(CALLED)
+    made = cut(module, "k", style=style, body="identity")
+    assert (made.region.first_line, made.region.last_line) == (27, 35)
+    assert run(made.document, "numpy") == run(module, "numpy")
+    if find_ptxas() is not None:
+        result = assemble(made.document)
+        assert result.ok, result.log

@@ -103,6 +103,11 @@ def locate(flow: Flow, choice: RegionChoice) -> tuple[Region, Statement, Stateme
     owner = owners(program)
     first, last = owner[wanted.first], owner[wanted.last]
     scopes = document.scopes
+    # A statement inside a called function stands for the call, and the call for the block that declares its parameters.
+    if program.instructions[wanted.first].statement is not first and scopes[first.scope].kind == "block":
+        first = document.statements[scopes[first.scope].first]
+    if program.instructions[wanted.last].statement is not last and scopes[last.scope].kind == "block":
+        last = document.statements[scopes[last.scope].last]
     chain = [last.scope]
     while scopes[chain[-1]].parent >= 0:
         chain.append(scopes[chain[-1]].parent)
