@@ -15,11 +15,12 @@ from ptxgraft.isa import Entry, Role, form_of
 from ptxgraft.isa.table import resolve_roles
 
 FAMILIES = {"integer", "bits", "logic", "move", "compare", "float", "half", "convert", "extended", "approximate"}
-HEAD = """.version 9.0
+VERSION = (9, 0)
+HEAD = f""".version {VERSION[0]}.{VERSION[1]}
 .target sm_90
 .address_size 64
 .visible .entry k()
-{
+{{
 .reg .pred %p<9>; .reg .b8 %b<9>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .b128 %q<9>; .reg .f32 %f<9>; .reg .f64 %g<9>;
 """
 REGISTERS = {1: "%p", 8: "%b", 16: "%h", 32: "%r", 64: "%d", 128: "%q"}
@@ -63,7 +64,7 @@ def rows() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """(opcode, statement) of everything legal, and of everything that ``legal`` refuses and no other entry allows."""
     good, bad = {}, {}
     for entry in entries():
-        if entry.family in FAMILIES and candidate(entry):
+        if entry.family in FAMILIES and candidate(entry) and entry.since <= VERSION:
             for opcode, slots, legal in spellings(entry):
                 (good if legal else bad)[opcode] = statement(opcode, entry, slots)
     return list(good.items()), [(o, s) for o, s in bad.items() if form_of(o) is None]

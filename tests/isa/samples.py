@@ -108,6 +108,7 @@ def _operand(role: Role, number: int, opcode: str, entry: Entry, slots: Mapping[
         return "_"
     registers = [_register(role, number * 8 + i + 1) for i in range(role.count)]
     braces = role.count > 1 or ((entry.root in BRACED or opcode.startswith(("tcgen05.ld", "tcgen05.st"))) and role.name in "abcdr")
+    braces |= entry.root in ("spcompress", "spdecompress") and role.name != "description"
     braces |= entry.root in ("tex", "tld4", "cp") and role.name in ("offsets", "offset", "dx", "dy")
     return f"{{{', '.join(registers)}}}" if braces else registers[0]
 

@@ -41,10 +41,10 @@ def _types() -> Types:
     rows = [Type(f"{kind}{width}", kind, width) for kind in "bus" for width in (8, 16, 32, 64, 128)]
     rows += [Type("pred", "p", 1)]
     rows += [Type(name, "f", width) for name, width in (("f16", 16), ("bf16", 16), ("f32", 32), ("f64", 64), ("tf32", 32))]
-    rows += [Type(name, "f", 8) for name in ("e4m3", "e5m2", "ue8m0", "ue4m3")]
+    rows += [Type(name, "f", 8) for name in ("e4m3", "e5m2", "ue8m0", "ue4m3", "ue5m3")]
     packed = (("f16x2", 32), ("bf16x2", 32), ("u16x2", 32), ("s16x2", 32), ("u8x4", 32), ("s8x4", 32), ("f32x2", 64))
     packed += tuple((f"{name}x{count}", width * count) for name, width in (("e4m3", 8), ("e5m2", 8)) for count in (2, 4))
-    # Six-bit elements take a byte each, four-bit ones half of one.
+    # Six-bit elements take a byte each, four-bit ones half of one, those with padding (p4) the lower half of one each.
     packed += (
         ("e2m3x2", 16),
         ("e3m2x2", 16),
@@ -54,6 +54,9 @@ def _types() -> Types:
         ("e2m3x4", 32),
         ("e3m2x4", 32),
         ("e2m1x4", 16),
+        ("e2m1p4x4", 32),
+        ("ue8m0x4", 32),
+        ("ue5m3x2", 16),
     )
     rows += [Type(name, "x", width) for name, width in packed]
     # Elements of less than a byte exist only inside tensor-core fragments.

@@ -205,6 +205,51 @@ def red_half(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str, typ
     lanes.atomic(space_name(space), a, type_of(type).width, float_sum(lanes, space_name(space), a, type, b))
 
 
+# -- sums that keep subnormals ----------------------------------------------------------------------------------------------
+def _unflushed(lanes: Lanes, b: Value) -> Callable[[Value], Value]:
+    return lambda old: lanes.float_add("f32", old, b)
+
+
+@instruction(
+    f"atom.{ORDER}.add.noftz.{HINT}.f32", d="out f32", a="addr", b="in f32", policy="in b64 ?", since=(9, 4), sm=90, loads="{space}",
+    stores="{space}",
+)  # fmt: skip
+def atom_unflushed(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str) -> Value:
+    """d = memory at [a]; memory = d + b, subnormals kept."""
+    return lanes.atomic(space_name(space), a, 32, _unflushed(lanes, b))
+
+
+@instruction(
+    f"red.{RED_ORDER}.add.noftz.{HINT}.f32", a="addr", b="in f32", policy="in b64 ?", since=(9, 4), sm=90, loads="{space}", stores="{space}"
+)
+def red_unflushed(lanes: Lanes, a: Value, b: Value, policy: Value, *, space: str) -> None:
+    """Memory at [a] = memory + b, subnormals kept."""
+    lanes.atomic(space_name(space), a, 32, _unflushed(lanes, b))
+
+
+def _each_unflushed(lanes: Lanes, a: Value, b: tuple[Value, ...], space: str) -> tuple[Value, ...]:
+    places = [lanes.add(a, lanes.const(4 * i, 64)) for i in range(len(b))]
+    return tuple([lanes.atomic(space_name(space), place, 32, _unflushed(lanes, value)) for place, value in zip(places, b, strict=True)])
+
+
+@instruction(
+    f"atom.{GLOBAL_ORDER}.add.noftz.{HINT}.{{vec:v2|v4}}.f32", d="out f32 {vec}", a="addr", b="in f32 {vec}", policy="in b64 ?", since=(9, 4),
+    sm=90, loads="{space}", stores="{space}",
+)  # fmt: skip
+def atom_vector_unflushed(lanes: Lanes, a: Value, b: tuple[Value, ...], policy: Value, *, space: str) -> tuple[Value, ...]:
+    """As ``atom.add.noftz.f32``, element by element."""
+    return _each_unflushed(lanes, a, b, space)
+
+
+@instruction(
+    f"red.{GLOBAL_RED_ORDER}.add.noftz.{HINT}.{{vec:v2|v4}}.f32", a="addr", b="in f32 {vec}", policy="in b64 ?", since=(9, 4), sm=90,
+    loads="{space}", stores="{space}",
+)  # fmt: skip
+def red_vector_unflushed(lanes: Lanes, a: Value, b: tuple[Value, ...], policy: Value, *, space: str) -> None:
+    """As ``red.add.noftz.f32``, element by element."""
+    _each_unflushed(lanes, a, b, space)
+
+
 # -- vectors (sm_90): each element is an atomic access of its own -----------------------------------------------------------
 VECTOR_HALVES = "{op:add|min|max}.noftz." + HINT + ".{vec:v2|v4|v8}.{type:f16|f16x2|bf16|bf16x2}"
 VECTOR_FLOATS = "{op:add}." + HINT + ".{vec:v2|v4}.{type:f32}"

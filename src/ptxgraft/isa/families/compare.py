@@ -221,6 +221,34 @@ def _declare_set() -> None:
 _declare_set()
 
 
+# -- packed integers ---------------------------------------------------------------------------------------------------
+def set_packed(lanes: Lanes, a: Value, b: Value, *, cmp: str, type: str) -> Value:
+    """Each byte or half of d = all ones where those of a and b compare so, else 0."""
+    scalar, _, count = type.partition("x")
+    width = type_of(scalar).width
+    parts = [[lanes.extract(v, width * i, width) for i in range(int(count))] for v in (a, b)]
+    return lanes.concat([_truth(lanes, scalar, compare(lanes, cmp, scalar, x, y)) for x, y in zip(*parts, strict=True)])
+
+
+for _types, _operators, _rows in (
+    ("s8x4|s16x2", _ORDER, [("set.lt.s8x4", (0x807F0001, 0x00010000), (0xFF000000,)), ("set.ge.s16x2", (0x80000001, 0x00000001), (0x0000FFFF,))]),
+    (
+        "u8x4|u16x2", f"{_ORDER}|{'|'.join(_UNSIGNED)}",
+        [("set.lt.u8x4", (0x807F0001, 0x00010001), (0,)), ("set.hi.u16x2", (0x80000001, 1), (0xFFFF0000,)), ("set.eq.u8x4", (5, 6), (0xFFFFFF00,))],
+    ),
+):  # fmt: skip
+    instruction(
+        f"set.{{cmp:{_operators}}}.{{type:{_types}}}",
+        d="out {type}",
+        a="in {type}",
+        b="in {type}",
+        since=(9, 4),
+        sm=107,
+        specific="f",
+        examples=_rows,
+    )(set_packed)
+
+
 # -- classification and sign ------------------------------------------------------------------------------------------
 @instruction(
     "testp.{op:finite|infinite|number|notanumber|normal|subnormal}.{type:f32|f64}",

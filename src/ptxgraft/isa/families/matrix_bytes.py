@@ -1,7 +1,7 @@
-"""Matrices of bytes through shared memory (PTX ISA manual, "ldmatrix", "stmatrix": what came with PTX 8.6).
+"""Matrices of bytes through shared memory (PTX ISA manual, "ldmatrix", "stmatrix": what came with PTX 8.6 and 9.4).
 
-Invariant: a row in memory is 16 bytes, aligned to as many: sixteen elements of eight, six or four bits, the lowest first, and then nothing. An element comes
-into the lowest bits of a byte. Who holds what follows the manual's text, and its figures as CUTLASS's layouts of these copies state them; no machine
+Invariant: a row in memory is 16 bytes, aligned to as many: sixteen elements of eight, six or four bits, the lowest first, and then nothing; of signed four
+bits it is 8. An element comes into the lowest bits of a byte. Who holds what follows the manual's text, and its figures as CUTLASS's layouts of these copies state them; no machine
 of ours has these instructions.
 """
 
@@ -18,11 +18,11 @@ SPREAD = "b8x16.{source:b6x16_p32|b4x16_p64}"
 _BITS = {"b6x16_p32": 6, "b4x16_p64": 4, "": 8}
 
 
-def _row(lanes: Lanes, p: Value, lane: Value) -> Value:
-    """The address that a lane holds."""
+def _row(lanes: Lanes, p: Value, lane: Value, size: int = 16) -> Value:
+    """The address that a lane holds, of a row of ``size`` bytes."""
     address = lanes.read_lane(p, lane)
-    low = lanes.and_(address, lanes.const(15, 64))
-    lanes.fault(lanes.compare("ne", low, lanes.const(0, 64)), "a matrix row's address is no multiple of 16")
+    low = lanes.and_(address, lanes.const(size - 1, 64))
+    lanes.fault(lanes.compare("ne", low, lanes.const(0, 64)), f"a matrix row's address is no multiple of {size}")
     return address
 
 
@@ -66,6 +66,23 @@ def ldmatrix_spread(lanes: Lanes, p: Value, *, num: str, space: str, source: str
         row = _row(lanes, p, lanes.add(quad, lanes.const(8 * matrix, 32)))
         columns = [lanes.add(four, lanes.const(i, 32)) for i in range(4)]
         registers.append(lanes.concat([_element(lanes, space_name(space), row, column, _BITS[source]) for column in columns]))
+    return _results(registers)
+
+
+@instruction(
+    f"ldmatrix.sync.aligned.m8n16.{{num:x1|x2|x4}}.{SPACE}.s8.s4", r="out b32 {num}", p="addr", loads="{space}", convergent=True,
+    since=(9, 4), sm=90, specific="a",
+)  # fmt: skip
+def ldmatrix_signed(lanes: Lanes, p: Value, *, num: str, space: str) -> Value | tuple[Value, ...]:
+    """As above of rows of eight bytes, two signed elements each, the lower one first; they become signed bytes."""
+    quad, four = _quads(lanes)
+    registers: list[Value] = []
+    for matrix in range(count_of(num)):
+        row = _row(lanes, p, lanes.add(quad, lanes.const(8 * matrix, 32)), 8)
+        (pair,) = lanes.load(space_name(space), _behind(lanes, row, lanes.shift_right(four, lanes.const(1, 32))), 16)
+        elements = [lanes.shift_left(pair, lanes.const(12 - 4 * i, 32)) for i in range(4)]
+        signed = [lanes.shift_right(element, lanes.const(12, 32), signed=True) for element in elements]
+        registers.append(lanes.concat([lanes.resize(element, 8) for element in signed]))
     return _results(registers)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ptxgraft.isa import floats
 from ptxgraft.isa.families.convert import cvt_halves_of_eights
-from ptxgraft.isa.families.narrow import ONE, SMALLEST, cvt_halves_of_small, singles_of
+from ptxgraft.isa.families.narrow import NAN, ONE, SMALLEST, cvt_halves_of_small, singles_of
 from ptxgraft.isa.lanes import Lanes, Value
 from ptxgraft.isa.packed import halves
 from ptxgraft.isa.table import instruction
@@ -41,7 +41,7 @@ def _unknown(lanes: Lanes, exponent: Value) -> Value:
     return lanes.compare("eq", exponent, lanes.const(0xFF, 64))
 
 
-def _to_bf16(lanes: Lanes, a: Value, exponent: Value, extra: int, satfinite: str, relu: str) -> Value:
+def to_bf16(lanes: Lanes, a: Value, exponent: Value, extra: int, satfinite: str, relu: str) -> Value:
     """The f64 ``a`` times the factor and 2**extra, as bf16."""
     power = _power(lanes, lanes.add(exponent, lanes.const(extra - 127, 64)))
     result = lanes.float_convert("f64", "bf16", lanes.float_mul("f64", a, power))
@@ -68,15 +68,15 @@ def cvt_bf16_scaled(lanes: Lanes, a: Value, factors: Value = None, *, satfinite:
     of_halves = cvt_halves_of_eights if type in ("e4m3x2", "e5m2x2") else cvt_halves_of_small
     elements = [lanes.float_convert("f16", "f64", half) for half in halves(lanes, of_halves(lanes, a, relu="", type=type))]
     exponents = _exponents(lanes, factors)
-    return lanes.concat([_to_bf16(lanes, x, e, 0, satfinite, relu) for x, e in zip(elements, exponents, strict=True)])
+    return lanes.concat([to_bf16(lanes, x, e, 0, satfinite, relu) for x, e in zip(elements, exponents, strict=True)])
 
 
 # -- fixed point ----------------------------------------------------------------------------------------------------------
-def _to_fixed(lanes: Lanes, a: Value, exponent: Value, relu: str) -> Value:
+def _to_fixed(lanes: Lanes, a: Value, exponent: Value, relu: str, rounding: str = "rn") -> Value:
     """The f32 ``a`` over the factor in units of 1/64."""
     power = _power(lanes, lanes.sub(lanes.const(127 + _FRACTION_BITS, 64), exponent))
     wide = lanes.float_mul("f64", lanes.float_convert("f32", "f64", a), power)
-    steps = lanes.float_to_int("f64", wide, 32, True, "rni")
+    steps = lanes.float_to_int("f64", wide, 32, True, f"{rounding}i")
     largest, least = lanes.const(127, 32), lanes.const(0 if relu else -127, 32)
     steps = lanes.select(lanes.compare("lt", steps, least, signed=True), least, steps)
     steps = lanes.select(lanes.compare("gt", steps, largest, signed=True), largest, steps)
@@ -113,6 +113,28 @@ def cvt_fixed_of_halves(lanes: Lanes, a: Value, factors: Value = None, *, relu: 
     return cvt_fixed(lanes, upper, lower, factors, relu=relu)
 
 
+_CUT: dict[str, Any] = {**_FIXED, "since": (9, 4), "sm": 107}
+
+
+@instruction(
+    f"cvt.rz.satfinite.{{relu}}?.{_SCALED}.s2f6x2.f32", d="out s2f6x2", a="in f32", b="in f32", **_CUT,
+    examples=[("cvt.rz.satfinite.s2f6x2.f32", (0x3F81FFFF, 0xBF81FFFF), (0x40C0,)), ("cvt.rz.satfinite.s2f6x2.f32", (NAN, 0xC0800000), (0x7F81,))],
+)  # fmt: skip
+def cvt_fixed_cut(lanes: Lanes, a: Value, b: Value, factors: Value = None, *, relu: str) -> Value:
+    """As above, rounded toward zero."""
+    return lanes.concat([_to_fixed(lanes, x, e, relu, "rz") for x, e in zip((b, a), _exponents(lanes, factors), strict=True)])
+
+
+@instruction(
+    f"cvt.rz.satfinite.{{relu}}?.{_SCALED}.s2f6x2.bf16x2", d="out s2f6x2", a="in bf16x2", **_CUT,
+    examples=[("cvt.rz.satfinite.scaled::n2::ue8m0.s2f6x2.bf16x2", (0x3F80BF81, 0x7E7F), (0x7FC0,))],
+)  # fmt: skip
+def cvt_fixed_of_halves_cut(lanes: Lanes, a: Value, factors: Value = None, *, relu: str) -> Value:
+    """As above of the halves of a."""
+    lower, upper = singles_of(lanes, "bf16x2", a)
+    return cvt_fixed_cut(lanes, upper, lower, factors, relu=relu)
+
+
 @instruction(
     f"cvt.rn.{{satfinite}}?.{{relu}}?.{_SCALED}.bf16x2.s2f6x2", d="out bf16x2", a="in s2f6x2", factors="{factors}", derive=_factors, since=(9, 1),
     sm=100, specific="a",
@@ -126,5 +148,5 @@ def cvt_of_fixed(lanes: Lanes, a: Value, factors: Value = None, *, satfinite: st
     """Each fixed-point number times its factor, to the half of its place."""
     numbers = [lanes.int_to_float(lanes.resize(half, 32, signed=True), True, "f64") for half in halves(lanes, a)]
     return lanes.concat(
-        [_to_bf16(lanes, x, e, -_FRACTION_BITS, satfinite, relu) for x, e in zip(numbers, _exponents(lanes, factors), strict=True)]
+        [to_bf16(lanes, x, e, -_FRACTION_BITS, satfinite, relu) for x, e in zip(numbers, _exponents(lanes, factors), strict=True)]
     )
