@@ -66,8 +66,18 @@ class Memory(Fields):
 
     def activate(self, bits: str) -> None:
         """Make these the active lanes."""
-        self.bits = bits
+        self._bits = bits
         self.mask = Val(self.out.deferred(lambda: f"bitcast i32 {bits} to <{LANES} x i1>"), 1)
+
+    def idle(self) -> None:
+        """The statement that comes has no effects, and so no active lanes to ask for."""
+        self._bits = ""
+
+    @property
+    def bits(self) -> str:
+        """The active lanes (i32 text)."""
+        assert self._bits, "a meaning with effects whose form says that it has none (warp_statement.EFFECTIVE)"
+        return self._bits
 
     def remembered(self) -> Segment:
         """The allocation that this place in the program met last (or any other)."""

@@ -15,7 +15,7 @@ from ptxgraft.lower.warp_lanes import WarpLanes
 from ptxgraft.lower.warp_machine import Machine
 from ptxgraft.lower.warp_state import LANES, LAUNCH
 
-EFFECTIVE = frozenset(["address", "atomic", "barrier", "control", "memory", "stack", "tensor", "texture", "warp"])
+EFFECTIVE = frozenset(["address", "atomic", "barrier", "cluster", "control", "memory", "stack", "tensor", "texture", "warp"])
 """Families whose meanings use memory, the mask or other lanes, besides those whose declarations say so."""
 
 HEAVY_ROOTS = frozenset(["div", "rem", "sqrt", "rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh"])
@@ -79,6 +79,7 @@ class Statements:
         self.lanes.statement()
         guard = self.guard(instruction.guard)
         if not effective(form):
+            self.machine.idle()
             for id, value in self.results(instruction, form):
                 self.write(id, value if guard is None else self.lanes.select(guard, value, self.read(id)))
             return
