@@ -206,7 +206,7 @@ def _factors(scaled: str, **rest: str) -> Mapping[str, str]:
 @instruction(
     "cvt.rn.{satfinite}?.{scaled:scaled::n2::ue8m0}?.bf16x2.ue5m3x2", d="out bf16x2", a="in ue5m3x2", factors="{factors}", derive=_factors,
     examples=[
-        ("cvt.rn.bf16x2.ue5m3x2", (0x78FE,), (0x3F8047F0,)),
+        ("cvt.rn.bf16x2.ue5m3x2", (0x78FE,), (0x3F8047E0,)),
         ("cvt.rn.scaled::n2::ue8m0.bf16x2.ue5m3x2", (0x7878, 0x80FF), (0x40007FFF,)),
         ("cvt.rn.satfinite.scaled::n2::ue8m0.bf16x2.ue5m3x2", (0xFE01, 0xFE7F), (0x7F7F3700,)),
     ],
