@@ -14,7 +14,6 @@ FLOORS = {
     "errors": 0,
     "text": 1,
     "capture": 1,
-    "binary": 1,
     "data": 1,
     "containers": 2,
     "isa": 2,

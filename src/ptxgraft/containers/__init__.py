@@ -4,7 +4,12 @@ Invariant: nothing in a file is trusted: every offset and size is checked before
 exception, and what is unpacked is bounded.
 """
 
-from ptxgraft.containers.fatbin import FATBIN_MAGIC, Member, fat_binaries, unpacked
+from ptxgraft.containers.cubin import variable_names
+from ptxgraft.containers.fatbin import CUBIN, FATBIN_MAGIC, PTX, Member, fat_binaries, members_of, unpacked
+from ptxgraft.containers.images import kind_of, ptx_of, variables_of
 from ptxgraft.containers.scan import Extraction, Found, Problem, extract, module_hashes
 
-__all__ = ["FATBIN_MAGIC", "Extraction", "Found", "Member", "Problem", "extract", "fat_binaries", "module_hashes", "unpacked"]
+__all__ = [
+    "CUBIN", "FATBIN_MAGIC", "PTX", "Extraction", "Found", "Member", "Problem", "extract", "fat_binaries", "kind_of", "members_of", "module_hashes",
+    "ptx_of", "unpacked", "variable_names", "variables_of",
+]  # fmt: skip

@@ -72,6 +72,16 @@ def fat_binaries(data: bytes | memoryview, start: int, stop: int) -> Iterator[Fa
         at = max(found.end, at + 1)
 
 
+def members_of(image: bytes) -> tuple[Member, ...]:
+    """The members of a fat binary that begins at byte 0; what follows it is not looked at. Raises ``SourceError`` when its sizes lie."""
+    found = _fat_binary(image, 0) if image.startswith(FATBIN_MAGIC) else None
+    if found is None:
+        raise SourceError("this is no fat binary")
+    if found.problem:
+        raise SourceError(found.problem)
+    return found.members
+
+
 def _fat_binary(data: bytes | memoryview, at: int) -> FatBinary | None:
     if len(data) - at < _FILE.size:
         return None

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from ptxgraft import capture
-from ptxgraft.binary import kind_of, ptx_of
 from ptxgraft.capture.blobs import CHUNK_BYTES
 from ptxgraft.capture.contents import Bytes, FileContents, path_text
 from ptxgraft.capture.image_record import image_faults
+from ptxgraft.containers import kind_of, ptx_of
 from ptxgraft.errors import SourceError
 from ptxgraft.run.recorder.pointers import Ranges, foreign_words
 from ptxgraft.run.recorder.triton import ptx_beside

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ptxgraft.binary import variables_of
 from ptxgraft.capture.blobs import CHUNK_BYTES
 from ptxgraft.capture.contents import path_text
 from ptxgraft.capture.package import package_writer
+from ptxgraft.containers import variables_of
 from ptxgraft.errors import DeviceError, PtxgraftError, SourceError, UsageError
 from ptxgraft.run.recorder.building import build_library, find_cupti, pattern_fault
 from ptxgraft.run.recorder.journal import IMAGE_NAME, Seen, read_journals

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptxgraft.binary import fatbin_entries, kind_of, ptx_of, variable_names, variables_of
+from ptxgraft.containers import CUBIN, PTX, kind_of, members_of, ptx_of, unpacked, variable_names, variables_of
 from ptxgraft.errors import SourceError
 from ptxgraft.graft.check import find_nvcc
 
@@ -42,7 +42,7 @@ def fatbin(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def test_entries(fatbin: bytes) -> None:
-    assert sorted((e.kind, e.architecture) for e in fatbin_entries(fatbin)) == [("elf", 90), ("ptx", 80), ("ptx", 90)]
+    assert sorted((m.kind, m.target) for m in members_of(fatbin)) == [(PTX, 80), (PTX, 90), (CUBIN, 90)]
     assert kind_of(fatbin) == "fatbin"
 
 
@@ -54,7 +54,7 @@ def test_the_ptx_that_the_driver_would_take(fatbin: bytes, architecture: int | N
 
 def test_no_ptx(fatbin: bytes) -> None:
     assert ptx_of(fatbin, 70) is None
-    code = next(e for e in fatbin_entries(fatbin) if e.kind == "elf").contents()
+    code = unpacked(fatbin, next(m for m in members_of(fatbin) if m.kind == CUBIN))
     assert kind_of(code) == "elf" and ptx_of(code) is None
 
 
@@ -62,7 +62,7 @@ def test_variables_by_symbols_and_by_declarations(fatbin: bytes) -> None:
     text = ptx_of(fatbin)
     assert text is not None
     assert set(variables_of(fatbin)) == set(variables_of(text)) == VARIABLES
-    code = next(e for e in fatbin_entries(fatbin) if e.kind == "elf").contents()
+    code = unpacked(fatbin, next(m for m in members_of(fatbin) if m.kind == CUBIN))
     assert set(variables_of(code)) == set(variable_names(code)) == VARIABLES
 
 
@@ -88,7 +88,7 @@ def test_lies_are_errors(fatbin: bytes, at: int, value: int) -> None:
 
 @given(cut=st.floats(0, 1))
 def test_a_cut_cubin_is_an_error(fatbin: bytes, cut: float) -> None:
-    code = next(e for e in fatbin_entries(fatbin) if e.kind == "elf").contents()
+    code = unpacked(fatbin, next(m for m in members_of(fatbin) if m.kind == CUBIN))
     sections_end = struct.unpack_from("<Q", code, 40)[0] + 64 * struct.unpack_from("<H", code, 60)[0]
     with pytest.raises(SourceError):
         variable_names(code[: int(cut * (sections_end - 1))])
@@ -101,5 +101,5 @@ def test_a_promise_of_too_much_is_refused_before_anything_is_made(fatbin: bytes)
         _, _, head, stored = struct.unpack_from("<HHIQ", damaged, at)
         at += head + stored
     struct.pack_into("<Q", damaged, at + 56, 1 << 50)
-    with pytest.raises(SourceError, match="says that it holds"):
-        next(e for e in fatbin_entries(bytes(damaged)) if e.kind == "ptx").contents()
+    with pytest.raises(SourceError, match="says"):
+        ptx_of(bytes(damaged))

@@ -8,12 +8,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from ptxgraft.binary.cubin import variable_names
-from ptxgraft.binary.fatbin import fatbin_entries, is_fatbin
+from ptxgraft.containers.cubin import variable_names
+from ptxgraft.containers.fatbin import CUBIN, FATBIN_MAGIC, PTX, members_of, unpacked
 from ptxgraft.errors import SourceError
-
-LARGEST_CODE = 32 << 20
-"""Bytes of compressed machine code that is looked into: our decompressors make a few megabytes a second."""
 
 _PTX = re.compile(rb"(?m)^[ \t]*\.version[ \t]+\d+\.\d+")
 _VARIABLE = re.compile(
@@ -23,7 +20,7 @@ _VARIABLE = re.compile(
 
 def kind_of(image: bytes) -> Literal["ptx", "elf", "fatbin", "unknown"]:
     """What an image is, by its first bytes; text is PTX when it has a ``.version``."""
-    if is_fatbin(image):
+    if image.startswith(FATBIN_MAGIC):
         return "fatbin"
     if image.startswith(b"\x7fELF"):
         return "elf"
@@ -38,12 +35,10 @@ def ptx_of(image: bytes, architecture: int | None = None) -> bytes | None:
         return image.rstrip(b"\0")
     if kind != "fatbin":
         return None
-    entries = [e for e in fatbin_entries(image) if e.kind == "ptx"]
-    if architecture is not None:
-        entries = [e for e in entries if e.architecture <= architecture]
-    if not entries:
+    texts = [m for m in members_of(image) if m.kind == PTX and (architecture is None or m.target <= architecture)]
+    if not texts:
         return None
-    text = max(entries, key=lambda e: e.architecture).contents()
+    text = unpacked(image, max(texts, key=lambda m: m.target))
     if not _PTX.search(text):
         raise SourceError("the PTX entry of a fat binary holds no PTX")
     return text
@@ -55,11 +50,8 @@ def variables_of(image: bytes, architecture: int | None = None) -> list[str]:
     if kind == "elf":
         return variable_names(image)
     if kind == "fatbin":
-        codes = [e for e in fatbin_entries(image) if e.kind == "elf" and (architecture is None or e.architecture <= architecture)]
+        codes = [m for m in members_of(image) if m.kind == CUBIN and (architecture is None or m.target <= architecture)]
         if codes:
-            code = max(codes, key=lambda e: e.architecture)
-            if code.compression != "none" and code.size > LARGEST_CODE:
-                raise SourceError(f"machine code of {code.size} bytes is not decompressed for its variables' names")
-            return variable_names(code.contents())
+            return variable_names(unpacked(image, max(codes, key=lambda m: m.target)))
     text = ptx_of(image, architecture)
     return [name.decode("latin-1") for name in dict.fromkeys(_VARIABLE.findall(text))] if text is not None else []
