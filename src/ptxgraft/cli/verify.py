@@ -14,7 +14,6 @@ from ptxgraft.cli.console import (
     EngineName,
     ExecutorName,
     JsonFlag,
-    LaunchName,
     ProfileName,
     Timeout,
     pick_launch,
@@ -24,6 +23,7 @@ from ptxgraft.cli.console import (
 from ptxgraft.cli.diff import Tolerance, Values
 from ptxgraft.cli.grafts import StyleName, open_graft
 from ptxgraft.cli.modules import about
+from ptxgraft.cli.verify_many import ALL, JobCount, ResultsPath, ResumeFlag, WorkersAddress, make_plan, verify_many, workers_of
 from ptxgraft.report import plain, verdict_view
 from ptxgraft.text import Document
 from ptxgraft.verify import Options
@@ -35,6 +35,24 @@ GraftFile = Annotated[
         "-g", "--graft", help="The module with the graft in it, or a folder with a grafts.json, as `cut` writes it.", show_default=False
     ),
 ]
+GraftFiles = Annotated[
+    list[Path],
+    typer.Option(
+        "-g",
+        "--graft",
+        help="The module with the graft in it, or a folder with a grafts.json, as `cut` writes it. May be repeated.",
+        show_default=False,
+    ),
+]
+LaunchNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-l",
+        "--launch",
+        help="The launch: its sequence number or its kernel's name; all: every launch that a graft is for. May be repeated.",
+        show_default=False,
+    ),
+]
 OriginalFile = Annotated[
     Path | None, typer.Option("--original", help="The original module; default: the one in the capture.", show_default=False)
 ]
@@ -42,8 +60,8 @@ OriginalFile = Annotated[
 
 def verify(
     cap: CapturePath,
-    graft: GraftFile,
-    launch: LaunchName = None,
+    graft: GraftFiles,
+    launch: LaunchNames = None,
     original: OriginalFile = None,
     style: StyleName = None,
     against: Annotated[
@@ -66,22 +84,43 @@ def verify(
     assembler: AssemblerName = "driver",
     engine: EngineName = "warp",
     profile: ProfileName = "sm_90",
+    jobs: JobCount = None,
+    workers: WorkersAddress = None,
+    results: ResultsPath = None,
+    resume: ResumeFlag = False,
     json: JsonFlag = False,
 ) -> None:
     """Run the original and the graft on a recorded launch and compare every byte that they leave. The first difference is explained: element, block,
     warp, lane, the store's PTX line, and the phase it descends from; of a GPU's difference, a run on the CPU tells.
 
-    Exit code 0 same, 1 differs, 2 not comparable.
+    Several launches and grafts are jobs of their own, on the cores here or on a Dask cluster (--workers); results come as they are done, and with --results
+    stay when the work is stopped.
+
+    Exit code 0 same, 1 differs (of several: any), 2 not comparable.
 
     Example: ptxgraft verify demo-out/frame.ptxcap --launch enc4 --graft demo-out/enc4-inline.ptx
     """
     options = Options(engine, profile, tolerance, values, against, poison=poison, on=on, timeout=timeout, assembler=assembler)
-    recorded = pick_launch(capture.open_capture(cap), launch)
+    opened, names = capture.open_capture(cap), launch or []
+    if len(names) > 1 or len(graft) > 1 or ALL in names or jobs or workers or results or resume:
+        plan = make_plan(cap, opened, names or [ALL], graft, original, style, options)
+        code = verify_many(plan, workers_of(jobs, workers), results, resume, json)
+        if code:
+            raise typer.Exit(code)
+        return
+    recorded = pick_launch(opened, names[0] if names else None)
     given = Document.read(original) if original is not None else None
-    modules = open_graft(graft, recorded, given, style), given
+    modules = open_graft(graft[0], recorded, given, style), given
     with about(cap), working(f"verifying {recorded.label}"):
         verdict = verify_launch(recorded, *modules, options)
-    judged = {"capture": cap, "launch": recorded.seq, "kernel": recorded.kernel, "graft": graft, "original": original, "against": against}
+    judged = {
+        "capture": cap,
+        "launch": recorded.seq,
+        "kernel": recorded.kernel,
+        "graft": graft[0],
+        "original": original,
+        "against": against,
+    }
     show(verdict_view(verdict), {**judged, "on": on, "engine": engine, "profile": profile, **plain(verdict)}, json)
     if verdict.exit_code:
         raise typer.Exit(verdict.exit_code)

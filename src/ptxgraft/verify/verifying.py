@@ -1,18 +1,16 @@
-"""Original against graft on a recorded launch: one job, or a list of them on an executor.
+"""Original against graft on a recorded launch.
 
-Invariant: a job is plain data and depends on no other; its verdict is the same wherever it runs.
+Invariant: a verdict depends on the launch, the two modules and the options, and on nothing else.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, as_completed
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ptxgraft import capture
-from ptxgraft.errors import KernelFault, PtxgraftError, UnsupportedError, UsageError
+from ptxgraft.errors import KernelFault, UnsupportedError, UsageError
 from ptxgraft.graft import Cut
 from ptxgraft.isa import bind
 from ptxgraft.run import EXECUTORS
@@ -20,7 +18,7 @@ from ptxgraft.run.execution import check_choice
 from ptxgraft.text import Document
 from ptxgraft.verify.compare import compare
 from ptxgraft.verify.explain import explain
-from ptxgraft.verify.model import NOT_COMPARABLE, Verdict
+from ptxgraft.verify.model import Verdict
 from ptxgraft.verify.poison import poisoned
 from ptxgraft.verify.replay import Replay, document_of, ran_where, recorded_outputs, replay, unrecorded
 
@@ -65,17 +63,6 @@ class Options:
         return replay(
             recorded, document, engine=self.engine, profile=self.profile, on=on, timeout=self.timeout, assembler=self.assembler
         )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One verification: a capture's path and a launch's number, the texts of both modules (``original`` None: the capture's own)."""
-
-    capture: str
-    seq: int
-    graft: bytes
-    original: bytes | None = None
-    options: Options = field(default_factory=Options)
 
 
 def verify(
@@ -159,34 +146,3 @@ def _other_module(recorded: capture.Launch, original: Document | None) -> list[s
     if original is None or recorded.module_hash in (None, hashlib.sha256(original.data).hexdigest()):
         return []
     return [f"{original.name} is not the module that {recorded.label} was recorded with; only the kernel's name is the same"]
-
-
-def run_job(job: Job) -> Verdict:
-    """One job from start to end; what goes wrong with its input is its verdict, 'not comparable'."""
-    try:
-        recorded = capture.open_capture(job.capture).launch(job.seq)
-        original = None if job.original is None else Document.parse(job.original, "original")
-        return verify(recorded, Document.parse(job.graft, "graft"), original, job.options)
-    except PtxgraftError as error:
-        return Verdict(NOT_COMPARABLE, 0, 0, why=str(error))
-
-
-def verify_jobs(
-    jobs: Sequence[Job], executor: Executor | None = None, progress: Callable[[int, Verdict], None] | None = None
-) -> list[Verdict]:
-    """All jobs, on ``executor`` (None: one after another here), in the order given; ``progress(position, verdict)`` is called as each is done."""
-    verdicts: dict[int, Verdict] = {}
-
-    def done(position: int, verdict: Verdict) -> None:
-        verdicts[position] = verdict
-        if progress is not None:
-            progress(position, verdict)
-
-    if executor is None:
-        for position, job in enumerate(jobs):
-            done(position, run_job(job))
-    else:
-        waiting = {executor.submit(run_job, job): position for position, job in enumerate(jobs)}
-        for future in as_completed(waiting):
-            done(waiting[future], future.result())
-    return [verdicts[position] for position in range(len(jobs))]
