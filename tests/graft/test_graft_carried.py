@@ -174,3 +174,38 @@ def test_what_the_entry_can_make_again_is_not_read_back(style: str):
         return room.data.tobytes()
 
     assert outputs(made.document) == outputs(module)
+
+
+NAMES = """\
+.reg .b32 r, r3, r5, $1, _1, %1, bra, u32;
+.reg .b32 r<2>;
+add.u32 r, %r1, 3;
+xor.b32 r3, r, 5;
+mov.u32 $1, r3;
+setp.lt.u32 %p1, %r1, 20;
+@%p1 bra r4;
+add.u32 $1, $1, r;
+r4:
+mov.u32 r1, $1;
+mul.lo.u32 r5, r1, 3;
+mov.u32 _1, r5;
+add.u32 bra, _1, r3;
+mov.u32 %1, bra;
+add.u32 u32, %1, 1;
+mov.u32 %r2, u32;
+mov.u32 %r3, r5;
+mov.u32 %r4, $1;
+mov.u32 %r5, r;
+"""
+
+
+@pytest.mark.parametrize("style", ["inline", "call", "mirror"])
+@pytest.mark.parametrize("lines", [(2, 14), (4, 12), (9, 18)])
+def test_registers_without_a_sigil_or_a_letter_keep_their_names(lines: tuple[int, int], style: str):
+    # Labels look like them, some are words of the language, and a range of their base would be none.
+    module = kernel(NAMES)
+    made = cut(module, "k", (FIRST + lines[0], FIRST + lines[1]), style=style, body="identity")
+    assert (run(made.document) == run(module)).all()
+    if find_ptxas() is not None:
+        result = assemble(made.document)
+        assert result.ok, result.log

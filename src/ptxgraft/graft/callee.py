@@ -6,6 +6,7 @@ addresses of arrays) is exchanged for its parameters.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from ptxgraft.graft.carry import Scratch, from_param, store_row
@@ -15,6 +16,9 @@ from ptxgraft.graft.interface import Interface, address_text, uses_variables
 from ptxgraft.graft.rows import lane_row
 from ptxgraft.isa import Register
 from ptxgraft.text import FreshNames, is_number
+
+_RANGE = re.compile(r"%[A-Za-z]")
+"""Bases that a range is made of; ptxas takes none without a letter."""
 
 
 def identity_callee(piece: Excerpt, face: Interface, callee: str, fresh: FreshNames, exchanged: Mapping[int, str]) -> Rendered:
@@ -60,13 +64,14 @@ def identity_callee(piece: Excerpt, face: Interface, callee: str, fresh: FreshNa
 
 
 def register_lines(registers: Iterable[Register]) -> list[str]:
-    """``.reg`` directives that declare registers under their own names: ranges where most names of a base and a number are used."""
+    """``.reg`` directives that declare registers under their own names: ranges where most names of a base and a number are used, and a sigil keeps
+    the others apart from labels, arrays and functions."""
     groups: dict[tuple[str, str], list[str]] = {}
     bases: dict[str, set[str]] = {}
     for register in registers:
         base = register.name.rstrip("0123456789")
         digits = register.name[len(base) :]
-        numbered = is_number(digits)
+        numbered = is_number(digits) and _RANGE.match(base) is not None
         groups.setdefault((base if numbered else "", register.type.name), []).append(register.name)
         if numbered:
             bases.setdefault(base, set()).add(register.type.name)

@@ -59,7 +59,8 @@ class Scope:
         self.parser = OperandParser(self.register, self.variable, self.vector)
         document = binder.document
         for base, type_name, count, vector in register_declarations(document, document.scopes[index]):
-            if base in self.registers or base in self.ranges or base in self.vectors:
+            single = count is None or vector
+            if base in self.registers or base in self.vectors if single else base in self.ranges:
                 binder.error(f"register {base!r} is declared twice in this scope", document.statements[document.scopes[index].first])
             if vector:
                 self.vectors[base] = (count, TYPES[type_name], int(vector.lstrip(".v")))
