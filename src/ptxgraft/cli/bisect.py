@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,9 +24,12 @@ from ptxgraft.cli.console import (
 from ptxgraft.cli.grafts import StyleName, open_graft
 from ptxgraft.cli.modules import about
 from ptxgraft.cli.verify import GraftFile, OriginalFile
+from ptxgraft.cli.verify_many import JobCount, WorkersAddress, workers_of
 from ptxgraft.report import bisection_view, plain
 from ptxgraft.text import Document
+from ptxgraft.verify import Options
 from ptxgraft.verify import bisect as bisect_launch
+from ptxgraft.verify.bisect_jobs import bisect_on
 
 
 def bisect(
@@ -47,11 +51,13 @@ def bisect(
     assembler: AssemblerName = "driver",
     engine: EngineName = "warp",
     profile: ProfileName = "sm_90",
+    jobs: JobCount = None,
+    workers: WorkersAddress = None,
     json: JsonFlag = False,
 ) -> None:
     """Probe original and graft at every stage (a, p0, p1, ..., out), run both on a recorded launch, and name the first stage, register, block, warp
     and lane that differ; then the first statement in it whose result differs. An entry without stages is searched by statements alone. With --on and --against
-    the two run on different executors: the same module on both finds where a GPU and the CPU part.
+    the two run on different executors: the same module on both finds where a GPU and the CPU part. With --jobs or --workers groups of stages are compared side by side.
 
     Exit code 0 when neither a stage nor an output differs, else 1.
 
@@ -63,7 +69,12 @@ def bisect(
     wanted = [s.strip() for s in stages.split(",")] if stages is not None else None
     with about(cap), working(f"bisecting {recorded.label}"):
         where = {"on": on, "against": against, "timeout": timeout, "assembler": assembler, "engine": engine, "profile": profile}
-        found = bisect_launch(recorded, *modules, stages=wanted, statements=statements, **where)
+        if jobs or workers:
+            options = Options(engine, profile, against=against or "original", on=on, timeout=timeout, assembler=assembler)
+            paths = cap, Path(modules[0].name), original, options
+            found = bisect_on(workers_of(jobs, workers), recorded, *paths, stages=wanted, statements=statements)
+        else:
+            found = bisect_launch(recorded, *modules, stages=wanted, statements=statements, **where)
     judged = {"capture": cap, "launch": recorded.seq, "kernel": recorded.kernel, "graft": graft, "original": original}
     show(bisection_view(found), {**judged, "on": on, "against": against or on, "engine": engine, "profile": profile, **plain(found)}, json)
     if found.exit_code:

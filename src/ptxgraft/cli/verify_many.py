@@ -61,6 +61,7 @@ def workers_of(count: int | None, address: str | None) -> Workers:
         return Processes(count or os.cpu_count() or 1)
     if count is not None:
         raise UsageError("--jobs and --workers do not go together", hint="a cluster has as many workers as it has")
+    note(f"note: the workers of {address} open the capture and the modules by the same paths as here")
     return Cluster(address)
 
 

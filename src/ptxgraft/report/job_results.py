@@ -18,6 +18,7 @@ from ptxgraft.report.plain import plain
 from ptxgraft.verify import SAME, Bisection, Job, Lost, Verdict
 
 FORMAT, VERSION = "ptxgraft job", 1
+BEGINNING, NEWLINE = f'{{"format": "{FORMAT}"'.encode(), b"\n"
 FAILED = "failed"
 HASHES = {"launch_sha256": "the launch in the capture", "graft_sha256": "the graft", "original_sha256": "the original"}
 SETTLED = ("same", "differs")
@@ -110,7 +111,9 @@ def _lines(path: Path) -> Iterable[tuple[int, bytes]]:
         data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
-    whole = data[: data.rfind(b"\n") + 1]
+    whole, rest = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
+    if not (rest.startswith(BEGINNING) or BEGINNING.startswith(rest)):  # it would be cut off
+        raise SourceError(f"{path}:{whole.count(NEWLINE) + 1}: this line is no result of a job", hint="name a file that --results wrote")
     return ((n, line) for n, line in enumerate(whole.split(b"\n"), 1) if line)
 
 

@@ -137,6 +137,14 @@ def _outputs(mine: Readings, theirs: Readings) -> Verdict | None:
     return compare(mine.outputs, theirs.outputs) if any(o.data.size for o in mine.outputs) else None
 
 
+def common_stages(recorded: capture.Launch, graft: Document, original: Document | None = None) -> tuple[list[str], dict[str, str]]:
+    """The stages that ``bisect`` would compare, in program order, and why it leaves others out. An entry without tensor-core instructions has none."""
+    first = original if original is not None else document_of(recorded)
+    skipped: dict[str, str] = {}
+    pairs = _pairs(bind(first, recorded.kernel), bind(graft, recorded.kernel), skipped, True)
+    return [p.stage for p in pairs], skipped
+
+
 # -- which stages -------------------------------------------------------------------------------------------------------------
 
 
