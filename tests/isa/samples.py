@@ -65,7 +65,7 @@ REGISTERS = {1: "%p", 8: "%b", 16: "%h", 32: "%r", 64: "%d", 128: "%q"}
 IMMEDIATES = {
     ("cp", "size"): "16", ("setmaxnreg", "n"): "64", ("applypriority", "size"): "128", ("discard", "size"): "128", ("fence", "size"): "128",
     ("tensormap", "size"): "128", ("wgmma", "scale_a"): "1", ("wgmma", "scale_b"): "1", ("lop3", "table"): "0x96", ("mma", "f"): "0",
-    ("alloca", "align"): "16",
+    ("alloca", "align"): "16", ("fabric", "members"): "0xFFFFFFFF",
 }  # fmt: skip
 BRACED = ("mma", "wmma", "ldmatrix", "stmatrix")
 COORDINATES = {
@@ -104,12 +104,13 @@ def _operand(role: Role, number: int, opcode: str, entry: Entry, slots: Mapping[
     if (entry.root, role.name) in IMMEDIATES:
         return IMMEDIATES[entry.root, role.name]
     assert role.type is not None, (opcode, role)
-    if role.name == "state" and role.kind == "out" and slots["space"] == "shared::cluster":
+    if role.name == "state" and role.kind == "out" and (slots["space"] == "shared::cluster" or "multicast" in opcode):
         return "_"
     registers = [_register(role, number * 8 + i + 1) for i in range(role.count)]
     braces = role.count > 1 or ((entry.root in BRACED or opcode.startswith(("tcgen05.ld", "tcgen05.st"))) and role.name in "abcdr")
+    braces |= "spcompress" in opcode and role.name in ("metadata", "kept")
     braces |= entry.root in ("spcompress", "spdecompress") and role.name != "description"
-    braces |= entry.root in ("tex", "tld4", "cp") and role.name in ("offsets", "offset", "dx", "dy")
+    braces |= entry.root in ("tex", "tld4", "cp", "applypriority") and role.name in ("offsets", "offset", "dx", "dy")
     return f"{{{', '.join(registers)}}}" if braces else registers[0]
 
 
@@ -120,11 +121,34 @@ def _register(role: Role, number: int) -> str:
     return f"{REGISTERS[role.type.width]}{number}"
 
 
+def _overriding(slots: Mapping[str, str]) -> list[str]:
+    """What overrides a tensor map: sizes, the lower parts of strides, and their upper ones."""
+    dimensions = int(slots["dim"][0])
+    sizes = f"{{{', '.join(['%h1'] * dimensions)}}}"
+    return {
+        "": [],
+        "override::global_dim": [sizes],
+        "override::global_dim_stride": [sizes, f"{{{', '.join(['%r2'] * (dimensions - 1))}}}", "%h2"],
+    }[slots.get("attribute", "")]
+
+
+def _place(role: Role, slots: Mapping[str, str]) -> str:
+    """An endpoint and offsets in it, with a tensor map before and coordinates behind where there is a tensor."""
+    if "dim" not in slots:
+        return f"[%r1, {', '.join(['%d2', '%d3'][: role.count])}]"
+    overriding = _overriding(slots)
+    offsets = ["%d2", "%d3"][: role.count - len(overriding) - 2]
+    return f"[%d1, %r1, {', '.join([*offsets, *overriding])}, {{{', '.join(['%r3'] * int(slots['dim'][0]))}}}]"
+
+
 def _resource(role: Role, opcode: str, entry: Entry, slots: Mapping[str, str]) -> str:
-    if entry.root in ("cp", "multimem"):
+    if entry.root == "fabric" or "fabric" in opcode.split("."):
+        return _place(role, slots)
+    if entry.root in ("cp", "multimem", "applypriority"):
         gathered = "gather4" in opcode or "scatter4" in opcode
         count = 5 if gathered else int(slots["dim"][0])
-        return f"[%d1, {{{', '.join(['%r1'] * count)}}}]"
+        overriding = ["%d3", *_overriding(slots)] if slots.get("address") else []
+        return f"[{', '.join(['%d1', *overriding])}, {{{', '.join(['%r1'] * count)}}}]"
     assert role.type is not None
     coordinate = "%f1" if role.type.name == "f32" else "%r1"
     coordinates = COORDINATES[slots["geometry"]].replace("x", coordinate).replace("l", "%r2")

@@ -144,6 +144,9 @@ def check(form: Form, role: Role, operand: Operand, registers: Sequence[Register
     if kind == "resource":
         if not isinstance(operand, Resource):
             raise SourceError(f"{_what(form, role)} must be a handle and coordinates in brackets")
+        # A texture's sampler may stand between them.
+        if operand.between != role.count - 1 and (role.count, operand.between) != (1, 1):
+            raise SourceError(f"{_what(form, role)} has {role.count + 1} parts in its brackets, found {operand.between + 2}")
         return (operand.handle.name,) if isinstance(operand.handle, Symbol) else ()
     if isinstance(operand, Vector):
         _check_vector(form, role, operand, registers)

@@ -71,11 +71,18 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """``[handle, {coordinates}]`` of texture and surface instructions; ``sampler`` for the three-part form."""
+    """``[handle, {coordinates}]`` of texture and surface instructions; ``sampler`` for the three-part form, ``more`` what stands between where there are
+    more parts."""
 
     handle: Operand
     coordinates: Vector
     sampler: Operand | None = None
+    more: tuple[Operand, ...] = ()
+
+    @property
+    def between(self) -> int:
+        """How many parts stand between the handle and the coordinates."""
+        return (self.sampler is not None) + len(self.more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,10 @@ SPECIALS = (
             "reserved_smem_offset_end",
             "reserved_smem_offset_cap",
             "current_graph_exec",
+            "locality_domain_id",
+            "locality_domain_supplemental_sm",
+            "perctamemoryoffset",
+            "perctamemorysize",
         ]
     )
     | frozenset(f"pm{i}{s}" for i in range(8) for s in ("", "_64"))
@@ -234,7 +245,10 @@ class OperandParser:
             coordinates = self(parts[-1])
             if not isinstance(coordinates, Vector):
                 coordinates = Vector((coordinates,))
-            return Resource(self(parts[0]), coordinates, self(parts[1]) if len(parts) == 3 else None)
+            more = tuple(self(part) for part in parts[1:-1])
+            if len(more) == 1:
+                return Resource(self(parts[0]), coordinates, more[0])
+            return Resource(self(parts[0]), coordinates, None, more)
         literal = parse_literal(inner)
         if literal is not None and literal.kind == "int":
             return Address(None, int(literal.value))
@@ -316,6 +330,6 @@ def registers_of(operand: Operand) -> tuple[int, ...]:
     if isinstance(operand, Vector | Group):
         return tuple(r for item in operand.items for r in registers_of(item))
     if isinstance(operand, Resource):
-        extra = registers_of(operand.sampler) if operand.sampler is not None else ()
-        return registers_of(operand.handle) + extra + registers_of(operand.coordinates)
+        parts = (operand.handle, *((operand.sampler,) if operand.sampler is not None else ()), *operand.more, operand.coordinates)
+        return tuple(r for part in parts for r in registers_of(part))
     return ()

@@ -39,7 +39,8 @@ class Role:
     """What an instruction does with one operand.
 
     ``kind`` is ``out``, ``in``, ``inout``, ``addr`` (a bracketed address, read), ``label``, ``labels``, ``call`` (names and parameter lists),
-    ``resource`` (``[handle, {coordinates}]``) or ``text``. ``count`` is the number of vector elements (1: a scalar). ``pair`` marks the
+    ``resource`` (``[handle, {coordinates}]``) or ``text``. ``count`` is the number of vector elements (1: a scalar), of a resource that of the parts
+    before its coordinates. ``pair`` marks the
     second half of ``d|p``. ``implicit`` marks a register that no operand names (the condition code): binding puts it there.
     """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ptxgraft.isa import approximate
 from ptxgraft.isa.lanes import Lanes, Value
-from ptxgraft.isa.table import instruction
+from ptxgraft.isa.table import instruction, refused
 
 PRIORITIES = (
     "{primary:L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged}.{secondary:L2::evict_first|L2::evict_unchanged}?"
@@ -83,3 +83,23 @@ def discard(lanes: Lanes, a: Value, size: Value) -> None:
 @instruction("prefetch.{space:const|param}?.tensormap", a="addr", since=(8, 0), sm=90)
 def prefetch_tensormap(lanes: Lanes, a: Value) -> None:
     """Nothing: a tensor map would be fetched."""
+
+
+@instruction("prefetch.{space:global}?.valid_addr.L1::32B", a="addr", since=(9, 4), sm=90)
+def prefetch_valid(lanes: Lanes, a: Value) -> None:
+    """Nothing: 32 bytes would be fetched."""
+
+
+@instruction(
+    "applypriority.async.bulk.{space:global}?.bulk_group.L2::evict_normal", a="addr", size="in u32", since=(9, 4), sm=107, specific="f"
+)
+def applypriority_bulk(lanes: Lanes, a: Value, size: Value) -> None:
+    """Nothing: the eviction priority of ``size`` bytes would change."""
+
+
+@instruction(
+    f"createpolicy.range.fabric.{PRIORITIES}.b64", d="out b64", a="resource u64", size="in u32", total="in u32", since=(9, 4), sm=100
+)
+@refused("createpolicy.range of memory gives a policy that changes as little here; what stands in one of a fabric no code shows")
+def createpolicy_fabric(lanes: Lanes) -> None:
+    """A cache policy of a range behind an endpoint of a fabric."""

@@ -15,7 +15,14 @@ ANY = "{space:shared|shared::cta|shared::cluster}?"
 SCOPE = "{scope:cta|cluster}?"
 PENDING, EXPECTED, PARITY, TRANSACTIONS = 0, 20, 40, 41
 COUNT_BITS = 20
-NEEDS = {"relaxed": ((8, 6), 90), "release": ((8, 0), 80), "acquire": ((8, 0), 80), "shared::cluster": ((8, 0), 90)}
+LAYOUTS = {f"layout::v{i}": ((9, 3), 90) for i in range(2)}
+NEEDS = {
+    "phase_type::conditional": ((9, 3), 90),
+    "relaxed": ((8, 6), 90),
+    "release": ((8, 0), 80),
+    "acquire": ((8, 0), 80),
+    "shared::cluster": ((8, 0), 90),
+}
 
 
 def _at(lanes: Lanes, count: Value, position: int) -> Value:
@@ -47,9 +54,17 @@ def complete(lanes: Lanes, space: str, a: Value, count: Value) -> None:
     _arrive(lanes, space, a, _at(lanes, count, TRANSACTIONS))
 
 
-@instruction(f"mbarrier.init.{OWN}.b64", a="addr", count="in u32", stores="{space}", since=(7, 0), sm=80)
+@instruction(
+    f"mbarrier.init.{{layout:layout::v0|layout::v1}}?.{OWN}.b64",
+    a="addr",
+    count="in u32",
+    stores="{space}",
+    needs=LAYOUTS,
+    since=(7, 0),
+    sm=80,
+)
 def mbarrier_init(lanes: Lanes, a: Value, count: Value, *, space: str) -> None:
-    """Make an object at [a] whose every phase waits for ``count`` arrivals."""
+    """Make an object at [a] whose every phase waits for ``count`` arrivals. Layouts differ in reports of copies, of which there are none."""
     lanes.store(space_name(space), a, [lanes.or_(_at(lanes, count, PENDING), _at(lanes, count, EXPECTED))])
 
 
@@ -196,7 +211,7 @@ def mbarrier_test(lanes: Lanes, a: Value, state: Value, *, space: str) -> Value:
 
 
 @instruction(
-    f"mbarrier.test_wait.parity.{WAIT}",
+    f"mbarrier.test_wait.parity.{{phase:phase_type::conditional}}?.{WAIT}",
     done="out pred",
     a="addr",
     parity="in u32",
@@ -221,7 +236,7 @@ def mbarrier_try(lanes: Lanes, a: Value, state: Value, hint: Value, *, space: st
 
 
 @instruction(
-    f"mbarrier.try_wait.parity.{WAIT}", done="out pred", a="addr", parity="in u32", hint="in u32 ?", loads="{space}", legal=_sem_legal, needs=NEEDS,
+    f"mbarrier.try_wait.parity.{{phase:phase_type::conditional}}?.{WAIT}", done="out pred", a="addr", parity="in u32", hint="in u32 ?", loads="{space}", legal=_sem_legal, needs=NEEDS,
     since=(7, 8), sm=90,
 )  # fmt: skip
 def mbarrier_try_parity(lanes: Lanes, a: Value, parity: Value, hint: Value, *, space: str) -> Value:
@@ -230,7 +245,7 @@ def mbarrier_try_parity(lanes: Lanes, a: Value, parity: Value, hint: Value, *, s
 
 
 @instruction(
-    "mbarrier.pending_count.b64", count="out u32", state="in b64", since=(7, 0), sm=80,
+    "mbarrier.pending_count.{layout:layout::v0}?.b64", count="out u32", state="in b64", needs=LAYOUTS, since=(7, 0), sm=80,
     examples=[("mbarrier.pending_count.b64", (0x1234500007,), (7,))],
 )  # fmt: skip
 def mbarrier_pending(lanes: Lanes, state: Value) -> Value:

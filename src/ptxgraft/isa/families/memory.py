@@ -14,6 +14,7 @@ from ptxgraft.isa.table import instruction
 from ptxgraft.isa.types import type_of
 
 TYPES = "{type:b8|b16|b32|b64|b128|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64}"
+SINGLE = TYPES.replace("b128|", "")
 SCOPE = "{scope:cta|cluster|gpu|sys}?"
 LOAD_SPACES = "{space:global|shared|shared::cta|shared::cluster|local|param|param::entry|param::func|const}?"
 STORE_SPACES = "{space:global|shared|shared::cta|shared::cluster|local|param|param::func}?"
@@ -112,6 +113,27 @@ def _store_legal(cop: str, mmio: str, **slots: str) -> bool:
 def st(lanes: Lanes, a: Value, b: Value | tuple[Value, ...], policy: Value, *, space: str, vec: str) -> None:
     """Memory at [a] = b; where two lanes store to one place the highest lane wins."""
     lanes.store(space_name(space), a, b if isinstance(b, tuple) else (b,))
+
+
+@instruction(f"ld.mmio.acquire.sys.{{space:global}}?.{SINGLE}", d="out {type}", a="addr", loads="{space}", since=(9, 3), sm=70)
+def ld_device(lanes: Lanes, a: Value, *, space: str, type: str) -> Value:
+    """d = a device's memory at [a], before what this thread does later."""
+    return lanes.load(space_name(space), a, type_of(type).width)[0]
+
+
+@instruction(f"st.mmio.release.sys.{{space:global}}?.{SINGLE}", a="addr", b="in {type}", stores="{space}", since=(9, 3), sm=70)
+def st_device(lanes: Lanes, a: Value, b: Value, *, space: str) -> None:
+    """A device's memory at [a] = b, after what this thread did before."""
+    lanes.store(space_name(space), a, (b,))
+
+
+@instruction(
+    f"ld.{{space:global}}?.{{nc}}?.proxy::readonly.{VECTOR}.{SINGLE}", d="out {type} {vec}", a="addr", loads="{space}", needs=WIDE, since=(9, 4), sm=90,
+    legal=lambda *, space, nc, vec, type: _legal("", "", space, vec, type, "") and bool(space or not nc),
+)  # fmt: skip
+def ld_readonly(lanes: Lanes, a: Value, *, space: str, vec: str, type: str) -> Value | tuple[Value, ...]:
+    """d = memory at [a], which nobody writes."""
+    return _elements(lanes.load(space_name(space), a, type_of(type).width, count_of(vec)))
 
 
 # -- hints that change nothing --------------------------------------------------------------------------------------------

@@ -68,6 +68,16 @@ def _declare(form: str, doc: str, legal: Callable[..., bool], **declaration: Any
     )(refused(_INSTEAD)(multimem))
 
 
+@refused(_INSTEAD)
+def _later(lanes: Lanes) -> None:
+    """All memories = b, after what this thread did before."""
+
+
+@refused(_INSTEAD)
+def _later_sum(lanes: Lanes) -> None:
+    """All memories = memory + b, after what this thread did before."""
+
+
 LOAD, STORE = "{sem:relaxed|acquire|weak}?", "{sem:relaxed|release|weak}?"
 _declare(
     f"multimem.ld_reduce.{LOAD}.{SCOPE}.{OPERATIONS}.{INTEGERS}", "d = the values in all memories, combined.", _integer_legal,
@@ -92,3 +102,17 @@ _declare(
     f"multimem.red.{{sem:relaxed|release}}?.{SCOPE}.{{op:add}}.{VECTOR}.{{type:{FLOATS}}}", "All memories = memory + b.", _vector_legal,
     a="addr", b="in {type} {vec}", loads="{space}", stores="{space}",
 )  # fmt: skip
+_RELEASED = "release.{scope:gpu|sys}.{space:global}?"
+instruction(
+    f"multimem.st.async.{_RELEASED}.{{type:b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64}}", a="addr", b="in {type}", stores="{space}", since=(9, 3),
+    sm=100,
+)(_later)  # fmt: skip
+instruction(
+    f"multimem.red.async.{_RELEASED}.add.{{type:u32|s32|u64}}",
+    a="addr",
+    b="in {type}",
+    loads="{space}",
+    stores="{space}",
+    since=(9, 3),
+    sm=100,
+)(_later_sum)

@@ -15,6 +15,10 @@ _INSTEAD = "a launch's maps stay as they are, since tensor copies do not run; on
 SCOPE = "{scope:cta|cluster|gpu|sys}"
 
 
+@instruction("fence.alias.sync_restrict::read.release.sys", since=(9, 5), sm=90)
+@instruction("fence.proxy.alias.{sem:acquire|release}.sys", since=(9, 4), sm=90)
+@instruction("fence.proxy.{proxies:generic::fabric|fabric::generic|fabric::fabric}.alias.{sem:acquire|release}.sys", since=(9, 3), sm=100)
+@instruction("fence.proxy.async::generic.release.sync_restrict::shared::cluster::read.cluster", since=(9, 4), sm=90)
 @instruction("fence.acquire.sync_restrict::shared::cluster.cluster", since=(8, 6), sm=90)
 @instruction("fence.release.sync_restrict::shared::cta.cluster", since=(8, 6), sm=90)
 @instruction("fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster", since=(8, 6), sm=90)
@@ -69,3 +73,26 @@ for _names, _types, _since, _sm, _specific in (
     @refused(_INSTEAD)
     def tensormap_replace(lanes: Lanes) -> None:
         """Change one field of the tensor map at [a]."""
+
+
+@instruction(
+    "tensormap.replace.tile.{kind:alloc_small|alloc_large}.{space:global|shared::cta}?.b1024", a="addr", loads="{space}", stores="{space}",
+    since=(9, 5), sm=90, specific="a",
+)  # fmt: skip
+@refused(_INSTEAD)
+def tensormap_allocation(lanes: Lanes) -> None:
+    """Say of the tensor map at [a] which class of allocation its tensor lies in."""
+
+
+@instruction(
+    "tensormap.query.alloc_class_large.{space:global|shared::cta}?.b1024",
+    p="out pred",
+    a="addr",
+    loads="{space}",
+    since=(9, 5),
+    sm=90,
+    specific="a",
+)
+@refused(_INSTEAD)
+def tensormap_query(lanes: Lanes) -> None:
+    """Does the tensor map at [a] say that its tensor lies in a large allocation?"""

@@ -12,30 +12,34 @@ from typing import Any
 from ptxgraft.isa.lanes import Lanes
 from ptxgraft.isa.table import instruction, refused
 
-_INSTEAD = "mma.sync on registers, with kinds and factors for blocks too, multiplies the same types; on='cuda' runs it where the GPU has it"
+INSTEAD = "mma.sync on registers, with kinds and factors for blocks too, multiplies the same types; on='cuda' runs it where the GPU has it"
 
 GROUP = "{group:cta_group::1|cta_group::2}"
 SINCE = (8, 6)
+NEWER = {"exclusive": ((9, 4), 100), "multicast::cluster::16b": ((9, 4), 100)}
 
 
 # -- allocation -----------------------------------------------------------------------------------------------------------
 @instruction(
-    f"tcgen05.alloc.{GROUP}.sync.aligned.{{space:shared::cta}}?.b32", to="addr", columns="in u32", stores="{space}", convergent=True,
-    since=SINCE, sm=100, specific="f",
+    f"tcgen05.alloc.{GROUP}.sync.aligned.{{exclusive}}?.{{space:shared::cta}}?.b32", to="addr", columns="in u32", stores="{space}", convergent=True,
+    needs=NEWER, since=SINCE, sm=100, specific="f",
 )  # fmt: skip
-@refused(_INSTEAD)
+@refused(INSTEAD)
 def alloc(lanes: Lanes) -> None:
     """Allocate columns of tensor memory and store their address at [to]; waits until there are enough."""
 
 
-@instruction(f"tcgen05.dealloc.{GROUP}.sync.aligned.b32", a="in b32", columns="in u32", convergent=True, since=SINCE, sm=100, specific="f")
-@refused(_INSTEAD)
+@instruction(
+    f"tcgen05.dealloc.{GROUP}.sync.aligned.{{exclusive}}?.b32", a="in b32", columns="in u32", convergent=True, needs=NEWER, since=SINCE, sm=100,
+    specific="f",
+)  # fmt: skip
+@refused(INSTEAD)
 def dealloc(lanes: Lanes) -> None:
     """Give columns of tensor memory back."""
 
 
 @instruction(f"tcgen05.relinquish_alloc_permit.{GROUP}.sync.aligned", convergent=True, since=SINCE, sm=100, specific="f")
-@refused(_INSTEAD)
+@refused(INSTEAD)
 def relinquish(lanes: Lanes) -> None:
     """The block will allocate no more."""
 
@@ -68,7 +72,7 @@ for _shapes, _place in (("16x64b|16x128b|16x256b|32x32b", _NOTHING), ("16x32bx2"
         f"tcgen05.ld.sync.aligned.{{shape:{_shapes}}}.{COUNTS}.{{pack:pack::16b}}?.b32", d="out b32 {count}", a="addr", **_place,
         loads="tensor", convergent=True, legal=_fits, derive=_vector, since=SINCE, sm=100, specific="f",
     )  # fmt: skip
-    @refused(_INSTEAD)
+    @refused(INSTEAD)
     def load(lanes: Lanes) -> None:
         """d = tensor memory at [a], later: after ``tcgen05.wait::ld``."""
 
@@ -76,7 +80,7 @@ for _shapes, _place in (("16x64b|16x128b|16x256b|32x32b", _NOTHING), ("16x32bx2"
         f"tcgen05.st.sync.aligned.{{shape:{_shapes}}}.{COUNTS}.{{unpack:unpack::16b}}?.b32", a="addr", **_place, b="in b32 {count}",
         stores="tensor", convergent=True, legal=_fits, derive=_vector, since=SINCE, sm=100, specific="f",
     )  # fmt: skip
-    @refused(_INSTEAD)
+    @refused(INSTEAD)
     def store(lanes: Lanes) -> None:
         """Tensor memory at [a] = b, later: after ``tcgen05.wait::st``."""
 
@@ -89,13 +93,13 @@ for _shape, _place in (("32x32b", _NOTHING), ("16x32bx2", _HALVES)):
             extreme="out {type}", a="addr", **_place, loads="tensor", convergent=True, derive=_vector, since=(8, 8),
             sm=103, specific="f",
         )  # fmt: skip
-        @refused(_INSTEAD)
+        @refused(INSTEAD)
         def load_extreme(lanes: Lanes) -> None:
             """d = tensor memory at [a] and the least or greatest of its elements, later."""
 
 
 @instruction("tcgen05.{what:wait::ld|wait::st}.sync.aligned", convergent=True, since=SINCE, sm=100, specific="f")
-@refused(_INSTEAD)
+@refused(INSTEAD)
 def wait(lanes: Lanes) -> None:
     """Wait until the thread's loads or stores of tensor memory are done."""
 
@@ -113,30 +117,30 @@ def _broadcast_legal(*, shape: str, broadcast: str, **rest: str) -> bool:
     a="addr", matrix="in b64", loads="shared", stores="tensor",
     legal=lambda *, to, source, **rest: bool(to) == bool(source) and _broadcast_legal(**rest), since=SINCE, sm=100, specific="f",
 )  # fmt: skip
-@refused(_INSTEAD)
+@refused(INSTEAD)
 def copy(lanes: Lanes) -> None:
     """Copy a matrix from shared to tensor memory, later; six- and four-bit elements may be spread to bytes."""
 
 
 @instruction(f"tcgen05.shift.{GROUP}.down", a="addr", loads="tensor", stores="tensor", since=SINCE, sm=100, specific="a")
-@refused(_INSTEAD)
+@refused(INSTEAD)
 def shift(lanes: Lanes) -> None:
     """Move rows of tensor memory down by one, later."""
 
 
 # -- order ----------------------------------------------------------------------------------------------------------------
 @instruction("tcgen05.{what:fence::before_thread_sync|fence::after_thread_sync}", since=SINCE, sm=100, specific="f")
-@refused(_INSTEAD)
+@refused(INSTEAD)
 def fence(lanes: Lanes) -> None:
     """Order what was started before, or is started after, with other threads' synchronisation."""
 
 
 @instruction(
-    f"tcgen05.commit.{GROUP}.mbarrier::arrive::one.{{space:shared::cluster}}?.{{multicast:multicast::cluster}}?.b64", mbar="addr",
-    cta_mask="{ctas}", loads="{space}", stores="{space}", derive=lambda multicast, **rest: {"ctas": "in b16" if multicast else ""},
-    since=SINCE, sm=100, specific="f",
+    f"tcgen05.commit.{GROUP}.mbarrier::arrive::one.{{space:shared::cluster}}?.{{multicast:multicast::cluster|multicast::cluster::16b}}?.b64",
+    mbar="addr", cta_mask="{ctas}", loads="{space}", stores="{space}", derive=lambda multicast, **rest: {"ctas": "in b16" if multicast else ""},
+    needs=NEWER, since=SINCE, sm=100, specific="f",
 )  # fmt: skip
-@refused(_INSTEAD)
+@refused(INSTEAD)
 def commit(lanes: Lanes) -> None:
     """Arrive at an mbarrier when all that this thread started is done."""
 
@@ -150,7 +154,7 @@ COLLECTOR_B = "|".join(f"collector::b{i}::{op}" for i in range(4) for op in ("fi
 VECTORS = "{vector:scale_vec::1X|scale_vec::2X|scale_vec::4X|block16|block32}?"
 
 
-def _lanes_off(*, group: str, **rest: str) -> Mapping[str, str]:
+def lanes_off_(*, group: str, **rest: str) -> Mapping[str, str]:
     return {"off": f"in b32 x{4 if group == 'cta_group::1' else 8} ?"}
 
 
@@ -162,7 +166,7 @@ _VECTORS = {
 """How many elements of A and B share a factor, by kind of product."""
 
 
-def _scaled_legal(*, kind: str, vector: str, **rest: str) -> bool:
+def scaled_legal(*, kind: str, vector: str, **rest: str) -> bool:
     return vector in _VECTORS[kind]
 
 
@@ -173,7 +177,7 @@ def _declare(form: str, doc: str, **declaration) -> None:
     def product(lanes: Lanes) -> None: ...
 
     product.__doc__ = doc
-    instruction(form, loads="shared", stores="tensor", needs=NEEDS, since=SINCE, sm=100, **declaration)(refused(_INSTEAD)(product))
+    instruction(form, loads="shared", stores="tensor", needs=NEEDS, since=SINCE, sm=100, **declaration)(refused(INSTEAD)(product))
 
 
 for _sparse, _metadata in (("", {}), ("sp.", {"metadata": "addr"})):
@@ -186,16 +190,16 @@ for _sparse, _metadata in (("", {}), ("sp.", {"metadata": "addr"})):
         for _kinds, _scale in FLOAT_KINDS:
             _declare(
                 f"tcgen05.mma.{_sparse}{GROUP}.{{kind:{_kinds}}}.{_shift}{COLLECTOR_A}", f"D = A * B + D, or A * B, later: {_where}{_about}.",
-                **_head, lanes_off="{off}", enable_d="in pred", **_scale, derive=_lanes_off, specific="f",
+                **_head, lanes_off="{off}", enable_d="in pred", **_scale, derive=lanes_off_, specific="f",
             )  # fmt: skip
         _declare(
             f"tcgen05.mma.{_sparse}{GROUP}.{{kind:kind::i8}}.{_shift}{COLLECTOR_A}", f"As above on bytes: {_where}{_about}.",
-            **_head, lanes_off="{off}", enable_d="in pred", derive=_lanes_off, specific="a",
+            **_head, lanes_off="{off}", enable_d="in pred", derive=lanes_off_, specific="a",
         )  # fmt: skip
         _declare(
             f"tcgen05.mma.{_sparse}{GROUP}.{SCALED_KINDS}.block_scale.{VECTORS}.{COLLECTOR_A}",
             f"As above with factors for blocks of A and B: {_where}{_about}.", **_head, scale_a="addr", scale_b="addr", enable_d="in pred",
-            legal=_scaled_legal, specific="a",
+            legal=scaled_legal, specific="a",
         )  # fmt: skip
         _declare(
             f"tcgen05.mma.ws.{_sparse}{{group:cta_group::1}}.{{kind:kind::f16|kind::tf32|kind::f8f6f4|kind::i8}}.{{collector:{COLLECTOR_B}}}?",
