@@ -42,6 +42,8 @@ def write_directory(source: Capture | Iterable[Launch], path: str | os.PathLike[
             os.mkdir(os.path.join(folder, name))
         for launch in launches:
             writer.launch(launch)
+        if isinstance(source, Capture) and source.remarks:
+            writer.notes.append("the recorder's remarks are left out: the directory form does not hold them")
         if not writer.log:
             raise UsageError(f"{os.fspath(path)}: no launch to write", hint="a capture holds at least one")
         writer.file(LOG, "".join(writer.log[seq] for seq in sorted(writer.log)).encode())
