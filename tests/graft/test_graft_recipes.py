@@ -294,6 +294,10 @@ BAD = {
     "a probe outside": ("return {'debug': (24, ['%r2']), 'debug_block': lambda rs: ''}", "", "outside the body"),
     "a block that is none": ("return {'debug': (15, ['%r2']), 'debug_block': 'text'}", "", "debug_block"),
     "a block without text": ("return {'debug': (15, ['%r2']), 'debug_block': lambda rs: None}", "", "debug_block returned no text"),
+    "a probe beyond the text": ("return {'debug': (999, ['%r2']), 'debug_block': lambda rs: ''}", "", "has no line 999;"),
+    "a call that no file holds": ("return {'cut_call': (15, 16), 'call': '// \\udc80'}", "", r"call holds '\\udc80'"),
+    "a block that no file holds": ("return {'debug': (15, ['%r2']), 'debug_block': lambda rs: '// \\ud800'}", "", r"debug_block's text holds"),
+    "an extern that no file holds": ("return {'cut_call': (15, 16), 'call': '', 'extern': '// \\udcff'}", "", "extern holds"),
     "no such import": ("return {}", "import nothing_of_the_kind", r"r\.py:2:1: .*ModuleNotFoundError"),
 }  # fmt: skip
 

@@ -58,7 +58,7 @@ def apply(recipe: str | os.PathLike[str], corpus: str | os.PathLike[str], anyway
     """
     with recipe_file(Path(recipe)) as read:
         unknown = [str(k) for k in read.steps if k not in KEYS]
-        notes = [f"the recipe's key{'s' if len(unknown) > 1 else ''} {', '.join(unknown)} are not known: left alone"] if unknown else []
+        notes = [f"keys of the recipe that are not known are left alone: {', '.join(unknown)}"] if unknown else []
         path, document = _module(Path(corpus), read, notes)
         notes += _unknown_registers(document, read)
         applied = _debug(read, path, document, anyway) if _given(read, "debug") else _cut(read, path, document, anyway)
@@ -177,6 +177,7 @@ def _debug(read: RecipeFile, path: Path, document: Document, anyway: bool) -> Ap
     line, registers = _number(read, value[0], "debug"), value[1]
     if not isinstance(registers, list | tuple) or not registers or not all(isinstance(r, str) for r in registers):
         raise read.error(f"debug names the registers {shown(registers)!r}", "it is (line, [registers]), at least one")
+    _line_start(read, document, line)
     at = _line_start(read, document, line + 1)
     _check_inside(read, document, at, line)
     _check_registers(read, document, at, line, list(registers))
@@ -190,7 +191,7 @@ def _debug(read: RecipeFile, path: Path, document: Document, anyway: bool) -> Ap
         text = called(read.path, read.steps["debug_block"], list(registers))
         if not isinstance(text, str):
             raise read.error("debug_block returned no text", "it is called with the register list and returns the probe's text")
-        script.replace_span(at, at, _lines(text, script.newline))
+        script.replace_span(at, at, _lines(_encodable(read, "debug_block's text", text), script.newline))
         new = _checked(read, document, script, (at, at), notes, anyway)
     else:
         made = probe(document, read.entry, line, list(registers))
@@ -203,7 +204,18 @@ def _text(read: RecipeFile, key: str) -> str:
     value = read.steps.get(key)
     if not isinstance(value, str):
         raise read.error(f"{key} is {'missing' if value is None else 'no text'}", f"recipe() returns {key} as a str")
-    return value
+    return _encodable(read, key, value)
+
+
+def _encodable(read: RecipeFile, key: str, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise read.error(
+            f"{key} holds {text[error.start]!r}, which no file can hold",
+            "a module read with surrogateescape gives such letters: leave them out",
+        ) from None
+    return text
 
 
 def _numbers(read: RecipeFile, key: str, form: str) -> tuple[int, int]:
