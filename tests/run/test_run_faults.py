@@ -7,6 +7,7 @@ import pytest
 
 import ptxgraft
 from ptxgraft.errors import KernelFault, PtxgraftError, UnsupportedError
+from ptxgraft.lower import warp_graph
 
 HEAD = """.version 8.0
 .target sm_80
@@ -139,6 +140,16 @@ FAULTS = {
         {},
         "<ptx>:13:5: there is no barrier 16, only 0 to 15: `bar.sync 16;` (block (0, 0, 0), warp 0, lane 0)",
     ),
+    "a barrier for nobody": (
+        "    bar.sync 1, 0;\n    ret;",
+        {},
+        "<ptx>:13:5: a barrier for 0 threads, which is no multiple of 32: `bar.sync 1, 0;` (block (0, 0, 0), warp 0, lane 0)",
+    ),
+    "a barrier with a sign": (
+        "    bar.sync -1;\n    ret;",
+        {},
+        "<ptx>:13:5: there is no barrier 4294967295, only 0 to 15: `bar.sync -1;` (block (0, 0, 0), warp 0, lane 0)",
+    ),
     "lanes that never come together": (
         "    setp.lt.u32 %p1, %r1, 8;\n    @%p1 bra OTHER;\n    bar.warp.sync 0xFFFFFFFF;\n    ret;\nOTHER:\n    bar.sync 0;\n    ret;",
         {"block": 32},
@@ -193,9 +204,21 @@ def test_fault_says_what_and_where(name: str) -> None:
 
 def test_the_same_faults_on_the_fast_engine() -> None:
     """Two of each kind are enough here: tests/run/test_warp_engine.py compares the engines widely."""
-    for name in ("a read past the end", "half the warps skip a barrier", "a loop without end", "an unknown texture"):
+    for name in (
+        "a read past the end",
+        "half the warps skip a barrier",
+        "a loop without end",
+        "an unknown texture",
+        "a barrier with a sign",
+    ):
         body, settings, expected = FAULTS[name]
         assert fault_of(module(body), engine="warp", **settings) == expected
+
+
+def test_a_barrier_for_nobody_in_threaded_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warp_graph, "LIMIT", 0)
+    body, settings, expected = FAULTS["a barrier for nobody"]
+    assert fault_of(module(body), engine="warp", **settings) == expected
 
 
 def test_code_that_nobody_reaches_does_not_hurt() -> None:

@@ -16,7 +16,7 @@ OPERATIONS = {
     "exit": "",
     "exit_if": "predicate slot, 0 or -1",
     "converge": "slot of b32 member masks, or 0 and the mask itself",
-    "barrier": "0 to wait or 1 to go on, slot of b32 numbers (0: none), number, slot of b32 counts, count (0: all), predicate slot, 0 or -1; a label follows",
+    "barrier": "1 to go on + 2 if there is a count, slot of b32 numbers (0: none), number, slot of b32 counts (0: none), count, predicate slot, 0 or -1; a label follows",
     "tally": "0 (popc), 1 (and) or 2 (or), slot of the result",
     "clear": "slot, bytes",
     "trap": "kind of fault",
@@ -263,7 +263,8 @@ read:
 
 define ptr @op_barrier(ptr %w, ptr %op) {{
 entry:
-  {word("go", "op", 0)}
+  {word("how", "op", 0)}
+  %go = and i32 %how, 1
   {word("id.slot", "op", 1)}
   {word("id.word", "op", 2)}
   {word("count.slot", "op", 3)}
@@ -276,8 +277,7 @@ entry:
   %count = call i32 @first(ptr %w, i32 %count.slot, i32 %count.word, i32 %active)
   %index.p = getelementptr i8, ptr %op, i64 8
   %index = load i32, ptr %index.p
-  %given.b = or i32 %count.slot, %count.word
-  %given = icmp ne i32 %given.b, 0
+  %given = icmp uge i32 %how, 2
   %p.slot64 = zext i32 %p.slot to i64
   %p.p = getelementptr i8, ptr %w, i64 %p.slot64
   %p.raw = load i32, ptr %p.p

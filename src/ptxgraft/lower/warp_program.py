@@ -220,7 +220,7 @@ class _Assembler:
             count, predicate = None, count
         vote = self.source_of_predicate(predicate)
         words = (*self.source(named["a"]), *self.source(count), *vote)
-        self.control("barrier", instruction.index, int(action == "arrive"), *words)
+        self.control("barrier", instruction.index, int(action == "arrive") + 2 * (count is not None), *words)
         at = self.control("label", instruction.index, 0)
         self.code.labels[at] = instruction.index
         result = named.get("d")

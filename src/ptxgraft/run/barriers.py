@@ -80,8 +80,9 @@ class Barriers:
         return bool((alive.all(axis=1) | ~alive.any(axis=1)).all()) and int(used.min()) == int(used.max())
 
     def _values(self, instruction: Instruction, operand: Any) -> NDArray[np.int64]:
+        """An operand of every lane, as a number of 32 bits without a sign."""
         read = self.state.compiler.scalar(operand, None)
-        return self.state.spread(read()).astype(np.int64)
+        return self.state.spread(read()).astype(np.int64) & 0xFFFFFFFF
 
     def _site(self, warp: int, lane: int, instruction: Instruction) -> faults.Site:
         return self.state.machine.site_of(int(warp), int(lane), instruction.index)
