@@ -385,3 +385,69 @@ def test_a_line_in_a_function_gets_the_buffer_through_the_calls():
     if find_ptxas() is not None:
         result = assemble(made.document)
         assert result.ok, result.log
+
+
+FRAMES = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.func (.param .b32 r) fact(.param .b32 n)
+{
+	.reg .b32 %r<5>;
+	.reg .pred %p;
+	ld.param.b32 %r1, [n];
+	mov.u32 %r2, 1;
+	setp.le.u32 %p, %r1, 1;
+	@%p bra DONE;
+	sub.u32 %r3, %r1, 1;
+	{
+		.param .b32 a;
+		.param .b32 b;
+		st.param.b32 [a], %r3;
+		call.uni (b), fact, (a);
+		ld.param.b32 %r4, [b];
+	}
+	mul.lo.u32 %r2, %r4, %r1;
+DONE:
+	st.param.b32 [r], %r2;
+	ret;
+}
+.visible .entry calling(.param .u64 out)
+{
+	.reg .b32 %r<3>;
+	{
+		.param .b32 a;
+		.param .b32 b;
+		mov.u32 %r1, 5;
+		st.param.b32 [a], %r1;
+		call.uni (b), fact, (a);
+		ld.param.b32 %r2, [b];
+	}
+	ret;
+}
+.visible .entry empty()
+{
+}
+.visible .entry endless()
+{
+	.reg .b32 %r<3>;
+ON:
+	mov.u32 %r1, 5;
+	bra ON;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("entry", "where", "message"),
+    [
+        ("calling", line(".entry calling", FRAMES) + 1, "holds no instruction of 'calling'; the nearest is on line"),
+        ("empty", "ret", "'%r1' is no register used"),
+        ("empty", line(".entry empty", FRAMES) + 1, "holds no instruction of 'empty'; it has none"),
+        ("endless", "ret", "'endless' never returns"),
+    ],
+)
+def test_places_where_nothing_can_be_stored_are_said(entry: str, where: str | int, message: str):
+    # An entry with frames begins at its brace, an empty one has no block before its end, an endless one no end.
+    with pytest.raises(UsageError, match=message):
+        probe(document(FRAMES), entry, where, ["%r1"])

@@ -176,7 +176,8 @@ def _phase(flow: Flow, target: Document | Cut, number: int, registers: list[str]
 def _line(flow: Flow, target: Document | Cut, line: int, registers: list[str] | None) -> Found:
     program, entry = flow.program, flow.program.name
     here: list[Instruction] = []
-    for instruction in program.instructions[:-1]:
+    said = [i for i in program.instructions[:-1] if i.statement.kind == Kind.INSTRUCTION]  # not the brace where an entry with frames begins
+    for instruction in said:
         start = instruction.statement.start
         at = target.old_line_at(start) if isinstance(target, Cut) else program.document.line(start)
         if at == line:
@@ -186,9 +187,11 @@ def _line(flow: Flow, target: Document | Cut, line: int, registers: list[str] | 
             raise UnsupportedError(
                 f"the graft of {entry!r} has no statement of the original's line {line}", hint="probe a stage, or a line outside the region"
             )
-        lines = sorted({program.line(i.index) for i in program.instructions})
-        near = min(lines, key=lambda n: abs(n - line))
-        raise UsageError(f"line {line} of {program.document.name} holds no instruction of {entry!r}", hint=f"the nearest is on line {near}")
+        near = min((program.line(i.index) for i in said), key=lambda n: (abs(n - line), n), default=None)
+        raise UsageError(
+            f"line {line} of {program.document.name} holds no instruction of {entry!r}",
+            hint="it has none" if near is None else f"the nearest is on line {near}",
+        )
     last = here[-1]
     statements = {i.statement.index for i in here}
     control = last.form.control if last.form is not None else ""
@@ -220,8 +223,11 @@ def _returns(flow: Flow, target: Document | Cut, registers: list[str] | None) ->
         if i.form is not None and i.form.control in LEAVES and body.start <= i.statement.start < body.end
     ]
     end = program.instructions[-1]
-    if flow.cfg.block_of(end.index).predecessors or flow.cfg.block_of(end.index).start < end.index:
+    block = flow.cfg.block_of(end.index)
+    if block.predecessors or block.start < end.index or end.index == program.start:
         sites.append(Site(document.statements[document.scopes[body.scope].last], False))
+    if not sites:
+        raise UsageError(f"{entry!r} never returns: no statement of it is a return, and none comes to its end", hint="probe a line")
     names = [_new_name(target, n) for n in registers]
     shown = _shown_names(target)
     found = named(program, sites[0].statement, names)
