@@ -24,6 +24,10 @@ How to read a spelling: `.x` stands as it is, `.(a b)` is one of the words, `{.a
 another order. Not every combination is legal: the declaration's `legal` says which. Version and target are those of the declaration; a word
 may ask for later ones (`isa/requirements.py`, `needs`). A target with an `a` is that one alone, with an `f` its family.
 
+What was checked: a few spellings of every declaration that hold all its words, against ptxas: accepted for the version and target named, refused for the ones before
+(`tests/isa/test_whole_isa.py`). The table goes as far as the ptxas of release 13.5 (V13.5.37), which takes PTX 9.5. When that was new to the table it accepted
+all 5,739 spellings tried, 1,018 of them of PTX 9.3 to 9.5; `PTXGRAFT_PTXAS` asks it, or another one, again.
+
 How to read a column. `check`: spelling, operands, version and target are known. `flow`: what is read and written, in registers and memory, is known, so that analysis,
 cuts and probes work. `numpy`, `warp`: `yes`, the engine runs the instruction's meaning; `engine`: control flow or a barrier, which the engine does itself; `no`: it is refused by
 name. `tests/conformance` holds every row to it: what says `yes` or `engine` does the same on both engines, what says `no` is bound, analysed and refused.

@@ -35,7 +35,7 @@ _PER_WARP = {"tid.x": "tid_x", "tid.y": "tid_y", "tid.z": "tid_z"}
 SPECIAL_ORDER = {name: i for i, name in enumerate([*sorted(SPECIALS), STACK_LIMIT])}
 """Where a launch's table of special registers (one 64-bit word each) holds those that are the same for all its lanes."""
 
-WIDE_SPECIALS = frozenset([STACK_LIMIT, "gridid", "current_graph_exec", *(f"pm{i}_64" for i in range(8))])
+WIDE_SPECIALS = frozenset([STACK_LIMIT, "gridid", "current_graph_exec", "perctamemoryoffset", *(f"pm{i}_64" for i in range(8))])
 
 WINDOWS = {"shared": "shared_window", "local": "local_window", "param": "param_window"}
 

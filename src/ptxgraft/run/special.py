@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ptxgraft.isa.operands import SPECIALS, STACK_LIMIT
+from ptxgraft.errors import UnsupportedError
+from ptxgraft.isa.operands import SPECIALS, STACK_LIMIT, Special
 
 if TYPE_CHECKING:
     from ptxgraft.run.launch import Launch
 
-_WIDE = frozenset([STACK_LIMIT, "clock64", "globaltimer", "gridid", "current_graph_exec"])
+_WIDE = frozenset([STACK_LIMIT, "clock64", "globaltimer", "gridid", "current_graph_exec", "perctamemoryoffset"])
 CLOCKS = frozenset(["clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"])
 """Registers that grow while a kernel runs."""
 
@@ -41,8 +42,26 @@ def width(name: str) -> int:
     return 64 if name in _WIDE or (name.startswith("pm") and name.endswith("_64")) else 32
 
 
+_BLOCK_MEMORY = ("perctamemoryoffset", "perctamemorysize")
+
+
+def _without_block_memory(launch: Launch) -> None:
+    """Refuse a program that asks where the global memory of each block lies: a launch has none."""
+    if "%perctamemory" not in launch.program.document.text:
+        return
+    for index, instruction in enumerate(launch.program.instructions):
+        for operand in instruction.operands:
+            if isinstance(operand, Special) and operand.name in _BLOCK_MEMORY:
+                raise UnsupportedError(
+                    f"{launch.program.name} reads %{operand.name}, and a launch has no global memory for each block",
+                    place=launch.program.place(index),
+                    hint="on='cuda' runs it where the driver gives that memory; an argument may hold a buffer instead",
+                )
+
+
 def constants(launch: Launch) -> dict[str, int]:
     """The registers that hold one value all over a launch. Those that describe the machine say: one multiprocessor, no cluster, counters at 0."""
+    _without_block_memory(launch)
     values = _ZEROS.copy()
     for axis, extent, blocks in zip("xyz", launch.block, launch.grid, strict=True):
         values[f"ntid.{axis}"] = extent

@@ -14,10 +14,15 @@ _HIDDEN = re.compile(_COMMENT + r'|"[^"\n]*+"|/\*[\s\S]*+|"')  # no groups: then
 _COMMENT_OR_STRING = re.compile(_COMMENT + r'|("[^"\n]*+")')
 _BLANKS_OR_STRING = re.compile(r'("[^"\n]*+")|\s++')
 _NOT_NEWLINE = re.compile("[^\n]")
+_INTERMEDIATE = ".nv_intermediate_source_section"
+# Source text of another language, which may hold anything but its end.
+_INTERMEDIATE_SECTION = re.compile(
+    rf"\{_INTERMEDIATE}\s*+\{{(?:[^{{}}]*+\{{[^{{}}]*?\.source_begin\b[\s\S]*?\.source_end\b[^{{}}]*+\}})++[^{{}}]*+\}}"
+)
 
 
 def mask(text: str, report: Callable[[int, str, str], None]) -> tuple[str, bool]:
-    """Blank out comments and the insides of strings (quotes stay, contents become '_').
+    """Blank out comments, the insides of strings (quotes stay, contents become '_'), and sections of intermediate sources.
 
     ``report(offset, message, hint)`` is told of an unterminated comment or string. Returns the masked text, and False when an
     unterminated comment swallowed the rest, so that the end of the text says nothing about what was meant.
@@ -25,6 +30,8 @@ def mask(text: str, report: Callable[[int, str, str], None]) -> tuple[str, bool]
     if "/" not in text and '"' not in text:
         return text, True
     whole = True
+    if _INTERMEDIATE in text:
+        text = _INTERMEDIATE_SECTION.sub(lambda m: _NOT_NEWLINE.sub(" ", m.group()), text)
 
     def hide(m: re.Match[str]) -> str:
         nonlocal whole

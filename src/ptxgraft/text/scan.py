@@ -27,7 +27,7 @@ _LOC = (
     rf"{_WS}*+,{_WS}*+inlined_at{_WS}++\d++{_WS}++\d++{_WS}++\d++)?+"
 )
 _GUARD = rf"@{_WS}*+(!?{_WS}*+{_ID}++){_WS}++"
-_OPCODE = r"[A-Za-z_][A-Za-z0-9_.]*+(?:(?:::|(?<=[0-9]):(?=[0-9]))[A-Za-z0-9_.]++)*+"  # sp::2:4 has a ratio in it
+_OPCODE = r"[A-Za-z_][A-Za-z0-9_.]*+(?:(?:::|(?<=::[0-9]):(?=[0-9]))[A-Za-z0-9_.]++)*+"  # sp::2:4 has a ratio in it
 _STATEMENT = re.compile(
     rf"{_WS}*+()(?:"
     rf"(?:{_GUARD})?+({_OPCODE})(?!{_WS}*+:)({_IN}*+(?:\{{{_IN}*+\}}{_IN}*+)*+);"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ptxgraft.isa import approximate, rounded
 from ptxgraft.isa.lanes import Lanes, Value
-from ptxgraft.isa.table import instruction
+from ptxgraft.isa.table import instruction, refused
 
 ONE, TWO, THREE, FOUR, INF, NAN = 0x3F800000, 0x40000000, 0x40400000, 0x40800000, 0x7F800000, 0x7FFFFFFF
 MINUS_INF, MINUS_ZERO, SUBNORMAL = 0xFF800000, 0x80000000, 0x00000001
@@ -192,6 +192,21 @@ def cos(lanes: Lanes, a: Value, *, ftz: str) -> Value:
     if _exact(lanes):
         return rounded.sine(lanes, a, cosine=True, ftz=bool(ftz))
     return approximate.sine(lanes, a, cosine=True)
+
+
+_CYCLES = "sin.approx.ftz.f32 and cos.approx.ftz.f32 of the input times 2 pi run; on='cuda' runs it where the GPU has it"
+
+
+@instruction("sin.approx.ftz.2pi.f32", d="out f32", a="in f32", since=(9, 5))
+@refused(_CYCLES)
+def sin_cycles(lanes: Lanes) -> None:
+    """d = sin(2 pi a), a in cycles. The bits were not measured on a card."""
+
+
+@instruction("cos.approx.ftz.2pi.f32", d="out f32", a="in f32", since=(9, 5))
+@refused(_CYCLES)
+def cos_cycles(lanes: Lanes) -> None:
+    """d = cos(2 pi a), a in cycles. The bits were not measured on a card."""
 
 
 @instruction(

@@ -61,7 +61,7 @@ _SENT_TYPES = {
     "min": ("u32", "s32", "u64", "s64", "f16", "bf16"),
 }
 _FETCHED_TYPES = {**_SENT_TYPES, "add": ("u32", "u64", "f16", "bf16", "f32")}
-_ALIKE = {"or": "and", "xor": "and", "max": "min"}
+_ALIKE: dict[str, str] = {"or": "and", "xor": "and", "max": "min"}
 
 
 def _combines(table: Mapping[str, tuple[str, ...]], op: str, type: str) -> bool:
@@ -89,17 +89,23 @@ for _operation, _narrow in (("{op:min|max}", "e4m3|e5m2"), ("add.acc::f16", "e4m
 
 
 # -- atomic operations ----------------------------------------------------------------------------------------------------
-_ATOMIC_ALIKE = {**_ALIKE, "cas": "exch"}
+_ATOMIC_ALIKE: dict[str, str] = {**_ALIKE, "cas": "exch"}
 _ATOMIC_TYPES = {
     "and": ("b32", "b64"), "exch": ("b32", "b64", "b128"), "min": ("u32", "u64", "f16x2", "bf16x2"),
     "add": ("u32", "u64", "f16x2", "bf16x2", "f32", "f64"),
 }  # fmt: skip
+
+
+def _atomic(*, hint: str, op: str, type: str) -> bool:
+    return type in _ATOMIC_TYPES[_ATOMIC_ALIKE.get(op, op)]
+
+
 _declare(
     f"fabric.try_atom.async.shared::cta.{_SENT}.{HINT}.{ORDER}.{{op:and|or|xor|exch|cas|min|max|add}}."
     "{type:b32|b64|b128|u32|u64|f16x2|bf16x2|f32|f64}",
     "Combine a value in shared memory with one behind an endpoint, and store the old one, later.", to=_PLACE, old="addr", source="addr", mbar="addr",
     policy="{policy}", loads="shared", stores="shared", derive=_asked,
-    legal=lambda *, hint, op, type: type in _ATOMIC_TYPES[_ATOMIC_ALIKE.get(op, op)], since=(9, 4), sm=100,
+    legal=_atomic, since=(9, 4), sm=100,
 )  # fmt: skip
 
 
