@@ -414,9 +414,8 @@ def _put(slot: Slot, i: int, at: int, stride: int) -> str:
 
 
 def _operation(case: Case) -> list[str]:
-    """The instruction itself. The condition code is set before it and read after it by its own family (``add`` or ``sub``)."""
+    """The instruction itself. The condition code is set before it and read after it by sums, whose carry it is."""
     form = case.form
-    subtracts = form.root in ("sub", "subc")
     operands: list[str] = []
     before: list[str] = []
     after: list[str] = []
@@ -432,11 +431,9 @@ def _operation(case: Case) -> list[str]:
             o += role.count
         if role.implicit:
             if taken:
-                before.append(
-                    f"selp.u32 %w, 1, 0, {taken[0]}; {'sub.cc.u32 %w, 0, %w;' if subtracts else 'add.cc.u32 %w, %w, 0xFFFFFFFF;'}"
-                )
+                before.append(f"selp.u32 %w, 1, 0, {taken[0]}; add.cc.u32 %w, %w, 0xFFFFFFFF;")
             if results:
-                after.append(f"{'subc' if subtracts else 'addc'}.u32 %w, 0, 0; setp.ne.u32 {results[0]}, %w, 0;")
+                after.append(f"addc.u32 %w, 0, 0; setp.ne.u32 {results[0]}, %w, 0;")
         elif role.name == IMMEDIATE:
             operands.append(f"{case.literal:#x}")
         elif role.pair:

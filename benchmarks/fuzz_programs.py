@@ -426,7 +426,7 @@ def carry_kernel(seed: tuple[int, ...], rows: int) -> Kernel:
         length = int(rng.integers(2, 6))
         for i in range(length):
             first, end = i == 0, i == length - 1
-            root = builder.pick(["add", "mad"]) if family == "mixed" else family
+            root = builder.pick(["add", "sub", "mad"]) if family == "mixed" else family
             base = root if first else {"add": "addc", "sub": "subc", "mad": "madc"}[root]
             half = builder.pick([".lo", ".hi"]) if root == "mad" else ""
             opcode = f"{base}{half}{'' if end and builder.chance(0.7) else '.cc'}.{builder.pick(['u', 's'])}{width}"

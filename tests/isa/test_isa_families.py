@@ -221,6 +221,18 @@ def test_carry_chains_are_wide_arithmetic(width: int) -> None:
         assert low | high << width == a * b + c
 
 
+@pytest.mark.parametrize("width", [32, 64])
+def test_a_difference_leaves_the_carry_of_the_sum_that_it_is(width: int) -> None:
+    """Sums and differences share the condition code: a - b is a + ~b + 1."""
+    mask = (1 << width) - 1
+    for _ in range(60):
+        a, b = (RNG.choice((RNG.getrandbits(width), 0, 1, mask)) for _ in range(2))
+        got = run(f"sub.cc.u{width}", [a], [b])[0]
+        assert got == ((a - b) & mask, (a + (b ^ mask) + 1) >> width)
+        for carry in (0, 1):
+            assert run(f"subc.cc.u{width}", [a], [b], [carry])[0] == run(f"addc.cc.u{width}", [a], [b ^ mask], [carry])[0]
+
+
 INTEGERS = [f"{k}{w}" for k in "us" for w in (8, 16, 32, 64)]
 
 

@@ -121,6 +121,21 @@ def test_exact_operations_in_single_precision(compiler: Compiler, way: str):
         assert np.array_equal(out[row], values.astype(np.float32)), f"o[{row}]"
 
 
+@pytest.mark.parametrize("way", ["sm_90", "debug"])
+def test_division_of_128_bits(compiler: Compiler, way: str):
+    """nvcc's own code for it takes the carry of differences into sums."""
+    rng = np.random.default_rng(5)
+    x, y = (rng.integers(0, 2**64, (64, 2), np.uint64) for _ in range(2))
+    y[:, 0] |= np.uint64(1)
+    for row, bits in enumerate(rng.integers(1, 128, 64)):  # divisors of all lengths
+        y[row, 1] &= np.uint64((1 << max(0, bits - 64)) - 1)
+        y[row, 0] &= np.uint64((1 << min(64, bits)) - 1)
+    out = both(compiler.ptx("arithmetic", way), "wide_division", 1, 64, [x, y, np.zeros((2, 64, 2), np.uint64), 64])[2]
+    whole_x, whole_y, quotients, rests = ([int(low) | int(high) << 64 for low, high in words] for words in (x, y, *out))
+    assert quotients == [a // b for a, b in zip(whole_x, whole_y, strict=True)]
+    assert rests == [a % b for a, b in zip(whole_x, whole_y, strict=True)]
+
+
 @pytest.mark.parametrize("way", ["sm_80", "fast", "debug"])
 def test_fast_functions(compiler: Compiler, way: str):
     rng = np.random.default_rng(2)

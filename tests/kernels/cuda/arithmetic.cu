@@ -166,3 +166,11 @@ extern "C" __global__ void eighths(const float2 *x, uint16_t *packed, float2 *ou
     out[i] = __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2(e4m3, __NV_E4M3)));
     out[n + i] = __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2(e5m2, __NV_E5M2)));
 }
+
+extern "C" __global__ void wide_division(const ulonglong2 *x, const ulonglong2 *y, ulonglong2 *out, int n) {
+    int i = threadIdx.x;
+    unsigned __int128 a = (unsigned __int128)x[i].y << 64 | x[i].x, b = (unsigned __int128)y[i].y << 64 | y[i].x;
+    unsigned __int128 quotient = a / b, rest = a % b;
+    out[i] = make_ulonglong2((unsigned long long)quotient, (unsigned long long)(quotient >> 64));
+    out[n + i] = make_ulonglong2((unsigned long long)rest, (unsigned long long)(rest >> 64));
+}

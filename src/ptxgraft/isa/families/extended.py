@@ -1,6 +1,7 @@
 """Arithmetic of many words with a carry (PTX ISA manual, "Extended-Precision Integer Arithmetic Instructions").
 
-Invariant: the carry of the condition code is a register like any other, one a thread: 1 is a carry out of a sum, a borrow of a difference.
+Invariant: the carry of the condition code is a register like any other, one a thread: 1 is the carry out of a sum. A difference is the sum a + ~b + 1, so 1 is
+"no borrow" there; what the manual calls the borrow is its opposite. Seen in what ptxas makes of ``sub.cc`` before ``addc``, which nvcc's 128-bit division has.
 """
 
 from __future__ import annotations
@@ -24,14 +25,9 @@ def _sum(lanes: Lanes, a: Value, b: Value, carry: Value | None) -> tuple[Value, 
     return more, lanes.or_(out, lanes.compare("lt", more, total))
 
 
-def _difference(lanes: Lanes, a: Value, b: Value, borrow: Value | None) -> tuple[Value, Value]:
-    """a - (b + borrow), and the borrow out."""
-    rest = lanes.sub(a, b)
-    out = lanes.compare("lt", a, b)
-    if borrow is None:
-        return rest, out
-    less = lanes.sub(rest, lanes.resize(borrow, lanes.width(a)))
-    return less, lanes.or_(out, lanes.compare("lt", rest, less))
+def _difference(lanes: Lanes, a: Value, b: Value, carry: Value) -> tuple[Value, Value]:
+    """a - b - 1 + carry, and the carry out: 0 is a borrow."""
+    return _sum(lanes, a, lanes.not_(b), carry)
 
 
 def _product(lanes: Lanes, a: Value, b: Value, half: str, type: str) -> Value:
@@ -66,27 +62,27 @@ def addc_cc(lanes: Lanes, a: Value, b: Value, carry: Value) -> tuple[Value, Valu
     return _sum(lanes, a, b, carry)
 
 
-@binary(f"sub.cc.{_TYPES}", cc=_OUT, since=(1, 2), examples=[("sub.cc.u32", (0, 1), (_ALL, 1)), ("sub.cc.s64", (5, 5), (0, 0))])
+@binary(f"sub.cc.{_TYPES}", cc=_OUT, since=(1, 2), examples=[("sub.cc.u32", (0, 1), (_ALL, 0)), ("sub.cc.s64", (5, 5), (0, 1))])
 def sub_cc(lanes: Lanes, a: Value, b: Value) -> tuple[Value, Value]:
-    """d = a - b; the borrow out is kept."""
-    return _difference(lanes, a, b, None)
+    """d = a - b; the carry out is kept, which is 0 for a borrow."""
+    return lanes.sub(a, b), lanes.compare("ge", a, b)
 
 
-@binary(f"subc.{_TYPES}", cc=_IN, since=(3, 0), examples=[("subc.u32", (0, 0, 1), (_ALL,)), ("subc.u64", (9, 4, 0), (5,))])
-def subc(lanes: Lanes, a: Value, b: Value, borrow: Value) -> Value:
-    """d = a - (b + borrow)."""
-    return _difference(lanes, a, b, borrow)[0]
+@binary(f"subc.{_TYPES}", cc=_IN, since=(3, 0), examples=[("subc.u32", (0, 0, 0), (_ALL,)), ("subc.u64", (9, 4, 1), (5,))])
+def subc(lanes: Lanes, a: Value, b: Value, carry: Value) -> Value:
+    """d = a - b, and 1 less where the carry is 0."""
+    return _difference(lanes, a, b, carry)[0]
 
 
 @binary(
     f"subc.cc.{_TYPES}",
     cc=_BOTH,
     since=(3, 0),
-    examples=[("subc.cc.u32", (0, 0, 1), (_ALL, 1)), ("subc.cc.u32", (5, _ALL, 1), (5, 1)), ("subc.cc.s64", (9, 4, 1), (4, 0))],
+    examples=[("subc.cc.u32", (0, 0, 0), (_ALL, 0)), ("subc.cc.u32", (5, _ALL, 0), (5, 0)), ("subc.cc.s64", (9, 4, 0), (4, 1))],
 )
-def subc_cc(lanes: Lanes, a: Value, b: Value, borrow: Value) -> tuple[Value, Value]:
-    """d = a - (b + borrow); the borrow out is kept."""
-    return _difference(lanes, a, b, borrow)
+def subc_cc(lanes: Lanes, a: Value, b: Value, carry: Value) -> tuple[Value, Value]:
+    """d = a - b, and 1 less where the carry is 0; the carry out is kept, which is 0 for a borrow."""
+    return _difference(lanes, a, b, carry)
 
 
 _HALF = "{half:hi|lo}"
