@@ -95,15 +95,15 @@ class PackageWriter:
             os.rename(f"{path}.partial", path)
 
     def _launch(self, launch: Launch) -> dict[str, Any]:
-        def contents(holder: object, name: str, what: str) -> dict[str, Any] | None:
+        def contents(holder: object, name: str) -> dict[str, Any] | None:
             found = unopened(holder, name)
             if isinstance(found, MissingContents):
                 self.notes.append(f"not recorded and left out: {found.message}")
                 return None
             return None if found is None else {"size": found.size, "chunks": list(self.store.store(found))}
 
-        def states(holder: object, what: str) -> dict[str, Any]:
-            return {when: contents(holder, when, f"{what} {when} the launch") for when in ("before", "after")}
+        def states(holder: object) -> dict[str, Any]:
+            return {when: contents(holder, when) for when in ("before", "after")}
 
         def image(i: Image) -> dict[str, Any]:
             plain = {name: getattr(i, name) for name in ("arg_offset", "width", "height", "channels", "format", "filter", "normalized")}
@@ -121,7 +121,7 @@ class PackageWriter:
                 **{name: value for name, (value, usual) in rare.items() if value != usual},
                 "handle": f"0x{i.handle:x}",
                 "address": None if i.address is None else list(i.address),
-                **states(i, f"the {i.kind} at argument offset {i.arg_offset}"),
+                **states(i),
             }
 
         module_hash = launch.module_hash
@@ -131,21 +131,18 @@ class PackageWriter:
             "seq": launch.seq,
             "kernel": launch.kernel,
             "module_hash": module_hash,
-            "module": contents(launch, "module", "the module"),
+            "module": contents(launch, "module"),
             "grid": list(launch.grid),
             "block": list(launch.block),
             "shared_bytes": launch.shared_bytes,
             "args": launch.args.hex(),
-            "allocations": [
-                {"index": a.index, "base": f"0x{a.base:x}", "size": a.size, **states(a, f"allocation {a.index}")}
-                for a in launch.allocations
-            ],
+            "allocations": [{"index": a.index, "base": f"0x{a.base:x}", "size": a.size, **states(a)} for a in launch.allocations],
             "pointers": [{"offset": p.offset, "allocation": p.allocation, "delta": p.delta} for p in launch.pointers],
             "textures": [image(i) for i in launch.textures],
             "surfaces": [image(i) for i in launch.surfaces],
-            "variables": [{"name": v.name, **states(v, f"variable {v.name}")} for v in launch.variables],
+            "variables": [{"name": v.name, **states(v)} for v in launch.variables],
         }
-        if (binary := contents(launch, "binary", "the binary")) is not None:
+        if (binary := contents(launch, "binary")) is not None:
             made |= {"binary": binary, "binary_hash": launch.binary_hash}
         rare = {"cooperative": launch.cooperative, "cluster": launch.cluster and list(launch.cluster), "notes": launch.notes}
         rare |= {"engine": launch.engine, "profile": launch.profile}

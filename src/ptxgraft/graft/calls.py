@@ -23,7 +23,7 @@ def call_text(piece: Excerpt, face: Interface, callee: str, rows: Rows | None, f
     if rows is not None:
         base, row = scratch.register("b32"), scratch.register("b32")
         lines += row_lines(rows, base, row, face.words, scratch)
-    values = [_value(piece, p, base, scratch) for p in face.passed]
+    values = [_value(p, base, scratch) for p in face.passed]
     for before, _ in values:
         lines += before
     names = list(parameters[: len(values)])
@@ -51,7 +51,7 @@ def call_statement(callee: str, names: Sequence[str], result: str = "") -> str:
     return f"call.uni {back}{callee}, ({', '.join(names)});" if names or result else f"call.uni {callee};"
 
 
-def _value(piece: Excerpt, passed: Passed, base: str, scratch: Scratch) -> tuple[list[str], str]:
+def _value(passed: Passed, base: str, scratch: Scratch) -> tuple[list[str], str]:
     """(statements, register) that give a parameter's value at the call."""
     if passed.kind == "row":
         return [], base

@@ -90,7 +90,7 @@ def plan_phases(flow: Flow, spec: LayerSpec, choice: RegionChoice) -> PhasePlan:
         for position, index in enumerate(range(phase.first, phase.last + 1)):
             tracer.mma_of[index] = (phase.index, position)
     _check_targets(flow, phases)
-    calls = [_call(flow, tracer, phase) for phase in phases]
+    calls = [_call(flow, phase) for phase in phases]
     by_number = {c.phase.index: c for c in calls}
     stored = _Stored(flow)
     after = flow.liveness.before([c.phase.last + 1 for c in calls])
@@ -146,7 +146,7 @@ def _check_targets(flow: Flow, phases: list[Phase]) -> None:
                 )
 
 
-def _call(flow: Flow, tracer: Tracer, phase: Phase) -> PhaseCall:
+def _call(flow: Flow, phase: Phase) -> PhaseCall:
     """The call's statements, checked to be a plain run of unguarded tensor-core statements of the entry itself."""
     program = flow.program
     document, body = program.document, program.entry

@@ -65,7 +65,7 @@ def write_probe(program: Program, parts: Sequence[Part], buffer: ProbeBuffer) ->
         if function.kind == "func" and function.name in threaded:
             _add_parameters(script, function, pointer, slots)
     for call, caller in _calls(document, threaded):
-        _pass_on(script, program, call, caller, threaded, buffer, (pointer, slots), fresh)
+        _pass_on(script, program, call, caller, buffer, (pointer, slots), fresh)
     counted = [part for part in parts if part.iterations]
     if counted:
         scratch = Scratch(fresh)
@@ -298,7 +298,6 @@ def _pass_on(
     program: Program,
     call: Statement,
     caller: Function,
-    threaded: set[str],
     buffer: ProbeBuffer,
     names: tuple[str, str],
     fresh: FreshNames,

@@ -34,7 +34,7 @@ def find_sibling(flow: Flow, region: Region, other: Flow) -> Sibling:
 
     UnsupportedError when none is, when several are, or when the code behind it differs; it names the first statement that does, in both entries.
     """
-    ours = [_shape(flow.program, i, region.first) for i in flow.program.instructions[region.first : region.last + 1]]
+    ours = [_shape(flow.program, i) for i in flow.program.instructions[region.first : region.last + 1]]
     theirs = other.program.instructions
     starts = [s for s in range(other.program.start, len(theirs) - len(ours) + 1) if _begins(other.program, s, ours[0])]
     best: _Match | None = None
@@ -104,7 +104,7 @@ def _offsets(given: Given) -> list[int]:
 
 
 def _begins(program: Program, start: int, shape: object) -> bool:
-    return _shape(program, program.instructions[start], start) == shape
+    return _shape(program, program.instructions[start]) == shape
 
 
 class _Match:
@@ -141,7 +141,7 @@ class _Match:
         return True
 
     def _same(self, a: Instruction, b: Instruction) -> bool:
-        if _shape(self._ours, a, a.index) != _shape(self._theirs, b, b.index):
+        if _shape(self._ours, a) != _shape(self._theirs, b):
             self.why = "another statement"
             return False
         if [t + self._offset for t in a.targets] != list(b.targets):
@@ -173,7 +173,7 @@ def _named(value: object) -> list[Reg | Var]:
     return []
 
 
-def _shape(program: Program, instruction: Instruction, first: int) -> object:
+def _shape(program: Program, instruction: Instruction) -> object:
     """An instruction without its names: opcode, operands with the types of their registers and the kinds of their variables."""
     opcode = instruction.form.opcode if instruction.form is not None else instruction.statement.opcode
     operands = tuple(_plain(program, o) for o in instruction.operands)

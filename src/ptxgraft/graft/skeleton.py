@@ -66,7 +66,7 @@ def skeleton(language: str, name: str, piece: Excerpt, face: Interface, spec: La
         *(_phase(table) for table in tables),
         stages(face, tables),
         f"}}  // namespace {name}_parts",
-        _function(name, piece, face, style, tables),
+        _function(name, face, tables),
     ]
     return "\n\n".join(s for s in sections if s) + "\n"
 
@@ -339,7 +339,7 @@ def stages(face: Interface, tables: list[PhaseTable]) -> str:
     return "\n".join(lines) if len(lines) > 1 else ""
 
 
-def _function(name: str, piece: Excerpt, face: Interface, style: str, tables: list[PhaseTable]) -> str:
+def _function(name: str, face: Interface, tables: list[PhaseTable]) -> str:
     space = f"{name}_parts"
     rows = next((p for p in face.passed if p.kind == "row"), None)
     parameters = [f"{'unsigned long long' if p.type == 'b64' else 'unsigned int'} {p.name}" for p in face.passed]

@@ -224,7 +224,7 @@ class _Fused:
             type,
         )
 
-    def addend_power(self, addend: str, work: str = "float") -> str:
+    def addend_power(self, addend: str) -> str:
         """As ``power``, of C or the running sum, in products' scale."""
         tile, floor = self.tile, MIN_EXPONENT[self.plan.d]
         bits = tile.op("and", self.i32, tile.convert("bitcast", self.f32, addend, self.i32), splat("i32", 0x7F800000))

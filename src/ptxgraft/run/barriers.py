@@ -44,7 +44,7 @@ class Barriers:
         count, predicate = operands.get("b"), operands.get("c")
         if action == "red" and predicate is None:
             count, predicate = None, count
-        number = self._values(instruction, operands["a"])
+        number = self._values(operands["a"])
         wrong = taken & ((number < 0) | (number >= BARRIERS))
         if wrong.any():
             warp, lane = np.argwhere(wrong)[0]
@@ -52,7 +52,7 @@ class Barriers:
         if action == "sync" and count is None and self._everyone(number, taken):
             self.passed += 1
             return True
-        wanted = np.full(number.shape, state.machine.per_block * 32) if count is None else self._values(instruction, count)
+        wanted = np.full(number.shape, state.machine.per_block * 32) if count is None else self._values(count)
         odd = taken & ((wanted % 32 != 0) | (wanted == 0))
         if odd.any():
             warp, lane = np.argwhere(odd)[0]
@@ -65,7 +65,7 @@ class Barriers:
         else:
             self.waiting |= taken
         if predicate is not None:
-            self.predicate[taken] = self._values(instruction, predicate)[taken] != 0
+            self.predicate[taken] = self._values(predicate)[taken] != 0
         for block in blocks:
             self._release_block(int(block))
         return False
@@ -79,7 +79,7 @@ class Barriers:
         used = number[taken]
         return bool((alive.all(axis=1) | ~alive.any(axis=1)).all()) and int(used.min()) == int(used.max())
 
-    def _values(self, instruction: Instruction, operand: Any) -> NDArray[np.int64]:
+    def _values(self, operand: Any) -> NDArray[np.int64]:
         """An operand of every lane, as a number of 32 bits without a sign."""
         read = self.state.compiler.scalar(operand, None)
         return self.state.spread(read()).astype(np.int64) & 0xFFFFFFFF

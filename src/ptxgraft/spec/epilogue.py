@@ -63,7 +63,7 @@ def _idioms(flow: Flow, body: Sequence[Instruction], tally: Counter[int], forms:
     squares = sum(1 for i in body if id(i.form) in products and _is_square(i)) if products else 0
     if (count("rsqrt") or (roots["sqrt"] and reciprocals)) and squares:
         found.append(f"row RMS norm ({squares} squares, {count('rsqrt') or roots['sqrt']} root)")
-    exponential = _exponential(body, roots)
+    exponential = _exponential(roots)
     if exponential and reciprocals and reductions:
         found.append(f"softmax with {exponential} exponential")
     elif roots["ex2"]:
@@ -96,7 +96,7 @@ def _idioms(flow: Flow, body: Sequence[Instruction], tally: Counter[int], forms:
     return found
 
 
-def _exponential(body: Sequence[Instruction], roots: Counter[str]) -> str:
+def _exponential(roots: Counter[str]) -> str:
     if roots["ex2"]:
         return "ex2"
     # A polynomial in Horner's form: products of three factors of one value with maxima around them.
