@@ -14,7 +14,7 @@ from ptxgraft import capture
 from ptxgraft.errors import DeviceError, UsageError
 from ptxgraft.graft import cut, text_body
 from ptxgraft.text import Document
-from ptxgraft.verify import Job, Lost, Options, Processes, bisect, bisect_jobs
+from ptxgraft.verify import Bisection, Job, Lost, Options, Processes, bisect, bisect_jobs
 from ptxgraft.verify.bisect_jobs import bisect_on, common_stages
 
 NUMPY = Options(engine="numpy")
@@ -97,3 +97,18 @@ def test_a_lost_group_is_no_answer(document, package, there, tmp_path, monkeypat
     monkeypatch.setattr(bisect_jobs, "run_jobs", lambda jobs, workers: ((n, Lost("killed")) for n in range(len(jobs))))
     with pytest.raises(DeviceError, match=r"stages a to .*: killed"):
         bisect_on(Here(), there, package, tmp_path / "same.ptx", options=NUMPY)
+
+
+def test_the_first_group_that_differs_decides_in_whatever_order_they_end(document, package, there, tmp_path, monkeypatch):
+    (tmp_path / "same.ptx").write_bytes(document.data)
+    asked: list[int] = []
+
+    def ended(jobs, workers):
+        for n in (1, 3, 0, 2):
+            asked.append(n)
+            yield n, Bisection(jobs[n].stages[0] if n % 2 else None, checked=list(jobs[n].stages[:1]))
+
+    monkeypatch.setattr(bisect_jobs, "run_jobs", ended)
+    found = bisect_on(Here(), there, package, tmp_path / "same.ptx", options=NUMPY, statements=False)
+    names, _ = common_stages(there, document)
+    assert found.stage == found.checked[1] == names[1] and len(found.checked) == 2 and asked == [1, 3, 0]

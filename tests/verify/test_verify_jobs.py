@@ -8,8 +8,11 @@ import os
 import pickle
 import signal
 import sys
+import time
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from small_layer import SURFACE_STORE, edited
@@ -177,6 +180,48 @@ def test_a_job_that_ends_its_worker_twice_has_failed(jobs, serial):
     results = in_order(list(run_jobs(jobs[:4], workers)))
     assert isinstance(results[1], Lost) and "twice" in results[1].why
     assert [results[0], *results[2:]] == [serial[0], *serial[2:4]]
+
+
+class Breaking:
+    """Workers of two slots whose first executor breaks: the first job's future says so, the second's never says anything."""
+
+    slots, breaks, chances, lost = 2, True, 2, (BrokenExecutor,)
+
+    def __init__(self) -> None:
+        self.started: list[list[Job]] = []
+
+    def start(self) -> Executor:
+        self.started.append([])
+        return cast(Executor, self)
+
+    def submit(self, run, job: Job) -> Future:
+        future: Future = Future()
+        self.started[-1].append(job)
+        if len(self.started) > 1:
+            future.set_result(run(job))
+        elif len(self.started[-1]) == 1:
+            future.set_exception(BrokenExecutor())
+        return future
+
+    def stop(self, executor: Executor) -> None:
+        pass
+
+
+def test_jobs_of_a_broken_pool_run_again_one_at_a_time(jobs, serial):
+    workers = Breaking()
+    assert in_order(list(run_jobs(jobs[:4], workers))) == serial[:4]
+    assert workers.started == [jobs[:2], jobs[:4]]
+
+
+def test_processes_are_ended_with_what_they_do_and_leave_interrupts_alone():
+    pool = Processes(1)
+    executor = pool.start()
+    assert executor.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
+    endless = executor.submit(time.sleep, 20)
+    pool.stop(executor)
+    with pytest.raises((BrokenExecutor, CancelledError)):
+        endless.result()
+    assert not multiprocessing.active_children()
 
 
 def test_a_bug_of_ours_is_no_verdict(jobs, monkeypatch):
