@@ -65,7 +65,8 @@ REGISTERS = {1: "%p", 8: "%b", 16: "%h", 32: "%r", 64: "%d", 128: "%q"}
 IMMEDIATES = {
     ("cp", "size"): "16", ("setmaxnreg", "n"): "64", ("applypriority", "size"): "128", ("discard", "size"): "128", ("fence", "size"): "128",
     ("tensormap", "size"): "128", ("wgmma", "scale_a"): "1", ("wgmma", "scale_b"): "1", ("lop3", "table"): "0x96", ("mma", "f"): "0",
-    ("alloca", "align"): "16", ("fabric", "members"): "0xFFFFFFFF",
+    ("alloca", "align"): "16", ("fabric", "members"): "0xFFFFFFFF", ("mbarrier", "cta_mask"): "1",
+    ("cp", "cta_mask"): "1",
 }  # fmt: skip
 BRACED = ("mma", "wmma", "ldmatrix", "stmatrix")
 COORDINATES = {
