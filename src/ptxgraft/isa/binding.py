@@ -322,7 +322,12 @@ class Binder:
                     reads += named
                 if written:
                     writes += named
-            elif type(operand) is Address and type(operand.base) is Reg and role.kind == "addr":
+            elif (
+                type(operand) is Address
+                and type(operand.base) is Reg
+                and role.kind == "addr"
+                and registers[operand.base.id].type.width >= 32
+            ):
                 reads.append(operand.base.id)
             elif type(operand) is Imm and role.kind == "in" and count == 1 and role.type is not None:
                 operand.bits(role.type)
@@ -340,6 +345,8 @@ class Binder:
             guard = scope.parser(statement.guard)
             if not isinstance(guard, Reg):
                 raise SourceError(f"guard {statement.guard!r} is not a register")
+            if self.registers[guard.id].type.kind != "p":
+                raise SourceError(f"guard {statement.guard!r} is no predicate: its register's type is {self.registers[guard.id].type.name}")
         texts = split_top(statement.operands)
         if self.bind_usual(statement, guard, texts, scope):
             return
@@ -443,7 +450,12 @@ class Binder:
                     named = (operand.id,)
             elif type(operand) is Vector:
                 named = fitting_registers(role, operand, registers)
-            elif type(operand) is Address and type(operand.base) is Reg and role.kind == "addr":
+            elif (
+                type(operand) is Address
+                and type(operand.base) is Reg
+                and role.kind == "addr"
+                and registers[operand.base.id].type.width >= 32
+            ):
                 named = (operand.base.id,)
             if named is None:
                 for name in check(form, role, operand, registers):

@@ -138,6 +138,10 @@ def check(form: Form, role: Role, operand: Operand, registers: Sequence[Register
     if kind == "addr":
         if not isinstance(operand, Address):
             raise SourceError(f"{_what(form, role)} must be an address in brackets")
+        if isinstance(operand.base, Reg) and registers[operand.base.id].type.width < 32:
+            raise SourceError(
+                f"{_what(form, role)} is an address of 32 or 64 bits, its register has {registers[operand.base.id].type.width}"
+            )
         return (operand.base.name,) if isinstance(operand.base, Symbol) else ()
     if kind in ("text", "label", "labels", "call"):
         return ()
@@ -174,9 +178,10 @@ def _check_scalar(form: Form, role: Role, operand: Operand, registers: Sequence[
         operand.bits(role.type)
     elif isinstance(operand, Reg):
         have = registers[operand.id].type
-        # A predicate may stand for a word where the engine says so (a barrier's reduction); never the other way.
-        if role.type.kind == "p" and have.kind != "p":
-            raise SourceError(f"{_what(form, role)} must be a predicate, not a register of type {have.name}")
+        # A barrier's optional operands are told apart by the engine: a predicate may stand where a count could.
+        if (role.type.kind == "p") != (have.kind == "p") and form.control != "barrier":
+            wanted = "a predicate" if role.type.kind == "p" else f"of type {role.type.name}"
+            raise SourceError(f"{_what(form, role)} must be {wanted}, not a register of type {have.name}")
         if have.kind != "p" and have.width < role.type.width:
             raise SourceError(f"{_what(form, role)} has {role.type.width} bits, its register has {have.width}")
 
