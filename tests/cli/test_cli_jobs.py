@@ -103,16 +103,20 @@ def test_a_launch_of_another_module_is_not_comparable(verb: Verb, frame: Path, l
         (["--launch", "3", "--resume"], 2, "name it with --results"),
         (["--launch", "3", "--jobs", "2", "--workers", "tcp://127.0.0.1:1"], 2, "do not go together"),
         (["--launch", "20", "--jobs", "1"], 2, "the grafts are for layer"),
+        (["--launch", "3"], 2, "there is no folder"),
         (["--launch", "99", "--jobs", "1"], 2, "no launch has sequence number 99"),
         (["--launch", "3", "--workers", "tcp://127.0.0.1:1"], 4, "no Dask scheduler answers"),
     ],
 )
-def test_what_cannot_be_done_is_said(verb: Verb, frame: Path, layer: Path, words: list[str], code: int, says: str, monkeypatch) -> None:
+def test_what_cannot_be_done_is_said(
+    verb: Verb, frame: Path, layer: Path, words: list[str], code: int, says: str, tmp_path: Path, monkeypatch
+) -> None:
     if code == 4:
         pytest.importorskip("distributed")
     monkeypatch.setattr(workers, "REACH_SECONDS", 1)
-    ended = verb("verify", frame, "-g", layer, *words)
-    assert ended.code == code and says in ended.err and "Traceback" not in ended.err
+    results = tmp_path / "none" / "results.jsonl" if "folder" in says else tmp_path / "results.jsonl"
+    ended = verb("verify", frame, "-g", layer, *words, *([] if "--resume" in words else ["--results", results]))
+    assert ended.code == code and says in ended.err and "Traceback" not in ended.err and not results.exists()
 
 
 # -- stopped, and gone on with ------------------------------------------------------------------------------------------------

@@ -218,6 +218,8 @@ def test_processes_are_ended_with_what_they_do_and_leave_interrupts_alone():
     executor = pool.start()
     assert executor.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
     endless = executor.submit(time.sleep, 20)
+    while not endless.running():  # before that it could be called off
+        time.sleep(0.01)
     pool.stop(executor)
     with pytest.raises((BrokenExecutor, CancelledError)):
         endless.result()

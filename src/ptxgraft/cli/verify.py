@@ -104,7 +104,7 @@ def verify(
     opened, names = capture.open_capture(cap), launch or []
     if len(names) > 1 or len(graft) > 1 or ALL in names or jobs or workers or results or resume:
         plan = make_plan(cap, opened, names or [ALL], graft, original, style, options)
-        code = verify_many(plan, workers_of(jobs, workers), results, resume, json)
+        code = verify_many(plan, lambda: workers_of(jobs, workers), results, resume, json)
         if code:
             raise typer.Exit(code)
         return

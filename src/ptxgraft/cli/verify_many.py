@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ from ptxgraft.cli.console import note, show, whole_number
 from ptxgraft.cli.grafts import module_bytes
 from ptxgraft.errors import PtxgraftError, UsageError
 from ptxgraft.graft.manifest import bindings_for, bound_graft, is_manifest, read_manifest
-from ptxgraft.report import VERDICT_STYLES, Ended, ResultsFile, ended, settled
+from ptxgraft.report import VERDICT_STYLES, Ended, ResultsFile, check_results, ended, settled
 from ptxgraft.text import Document
 from ptxgraft.verify import NOT_COMPARABLE, Cluster, Job, Options, Processes, make_job, run_jobs
 from ptxgraft.verify.workers import Workers
@@ -142,15 +142,19 @@ def _refusal(seq: int, kernel: str, cap: Path, graft: Path | None, why: str) -> 
     return Ended(job, NOT_COMPARABLE, f"{NOT_COMPARABLE}: {why}", {"verdict": NOT_COMPARABLE, "why": why})
 
 
-def verify_many(plan: Plan, workers: Workers, results: Path | None, resume: bool, json: bool) -> int:
-    """Run a plan to its end, print a line for each result as it comes and a summary; gives the exit code.
+def verify_many(plan: Plan, workers: Callable[[], Workers], results: Path | None, resume: bool, json: bool) -> int:
+    """Run a plan to its end on the ``workers`` that are made when there is something to do, print a line for each result as it comes and a summary; gives the exit code.
 
     1 when anything differs, else 2 when anything could not be compared or its workers were lost.
     """
     if resume and results is None:
         raise UsageError("--resume goes on with a file of results", hint="name it with --results")
-    done = settled(results, plan.jobs) if resume and results is not None and results.exists() else {}
-    file = None if results is None else ResultsFile(results, resume)
+    if results is not None:
+        check_results(results, resume)
+    done = settled(results, plan.jobs) if results is not None and results.exists() else {}
+    missing = [job for number, job in enumerate(plan.jobs) if number not in done]
+    ready = workers() if missing else None  # before the file: workers that cannot be had leave nothing behind
+    file = None if results is None else ResultsFile(results)
     if done:
         note(f"{len(done)} of {len(plan.jobs)} jobs are done in {results}")
     for kernel, count in plan.left_out.items():
@@ -159,9 +163,8 @@ def verify_many(plan: Plan, workers: Workers, results: Path | None, resume: bool
     total = len(plan.jobs) + len(plan.refused)
     for number, result in enumerate(everything, 1):
         _line(number, total, result, json)
-    missing = [job for number, job in enumerate(plan.jobs) if number not in done]
     try:
-        for result in _results(missing, workers):
+        for result in _results(missing, ready) if ready is not None else ():
             if file is not None:
                 file.append(result)
             everything.append(result)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxgraft.errors import SourceError, UsageError
+from ptxgraft.report.files import check_target
 from ptxgraft.report.plain import plain
 from ptxgraft.verify import SAME, Bisection, Job, Lost, Verdict
 
@@ -47,15 +48,20 @@ def ended(job: Job, result: Verdict | Bisection | Lost) -> Ended:
     return Ended(plain(job), verdict, f"failed: {result.why}" if isinstance(result, Lost) else str(result), plain(result))
 
 
+def check_results(path: Path, resume: bool) -> None:
+    """Raise ``UsageError`` when there is a file already that is not to be gone on with, or none can be made: to be asked before any work."""
+    if path.exists() and not resume:
+        raise UsageError(f"{path} is there already", hint="--resume goes on with it; or name another file")
+    check_target(path)
+
+
 class ResultsFile:
     """A file that results are appended to, line by line."""
 
-    def __init__(self, path: Path, resume: bool) -> None:
-        """Open it. ``UsageError`` when there is one already and it is not to be gone on with, or when it cannot be written.
+    def __init__(self, path: Path) -> None:
+        """Open it, or make it. ``UsageError`` when it cannot be written.
 
         A last line that was never finished is cut off, so that the next one begins a line."""
-        if path.exists() and not resume:
-            raise UsageError(f"{path} is there already", hint="--resume goes on with it; or name another file")
         self.path = path
         try:
             self._stream = path.open("ab")
