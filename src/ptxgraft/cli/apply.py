@@ -39,7 +39,7 @@ def apply(
     """Make the edit that a recipe file asks for: a region replaced by a call, or a debug store. This runs the recipe's Python, so name only recipes that you
     trust.
 
-    Example: ptxgraft apply recipes/enc4.py --corpus ptx -o enc4-cut.ptx
+    Example: ptxgraft apply examples/recipes/dec0_head_mirror.py --corpus corpus -o dec0-head.ptx
     """
     if not output.is_dir():
         check_target(output)

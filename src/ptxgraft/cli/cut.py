@@ -75,7 +75,7 @@ def cut(
     Writes ENTRY-STYLE.ptx, the callee's declaration, skeletons in CUDA C++ and HIP C++, the spec as Markdown and JSON, and into grafts.json to
     which kernel of which module the graft belongs.
 
-    Example: ptxgraft cut enc4.ptx -e enc4 --style mirror --body identity -o cut-out
+    Example: ptxgraft cut demo-out/enc4.ptx --style mirror --body identity -o cut-out
     """
     document = Document.read(file)
     name = pick_entry(document, entry)

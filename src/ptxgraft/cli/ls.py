@@ -18,7 +18,7 @@ def ls(file: PtxFile, json: JsonFlag = False) -> None:
 
     Statements of functions that an entry calls count once for each call. Exit code 2 when an entry is wrong; the others are listed all the same.
 
-    Example: ptxgraft ls kernel.ptx
+    Example: ptxgraft ls demo-out/enc4.ptx
     """
     document = Document.read(file)
     if not document.entries:

@@ -100,7 +100,7 @@ def probe(
     """Make an oracle: the kernel with a debug store of chosen registers at one place or many. With --run, run it and show what the registers held; every
     other output is compared with an unprobed run and must be the same (else exit code 1).
 
-    Example: ptxgraft probe enc4.ptx -e enc4 --at p3 --run demo-out/frame.ptxcap --save p3.npz
+    Example: ptxgraft probe demo-out/enc4.ptx --at p3 --run demo-out/frame.ptxcap --save p3.npz
     """
     _check_options(at, stages, each, output, run, argument, save)
     document = Document.read(file)

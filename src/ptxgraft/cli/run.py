@@ -69,7 +69,7 @@ def run(
 ) -> None:
     """Launch an entry, on the CPU or a GPU, and show what its buffers hold afterwards.
 
-    Example: ptxgraft run saxpy.ptx --grid 4 --block 256 -a 1024 -a 2.0 -a 'f32[1024]=iota' -a 'f32[1024]'
+    Example: ptxgraft run examples/saxpy.ptx --grid 4 --block 256 -a 1024 -a 2.0 -a 'f32[1024]=iota' -a 'f32[1024]'
     """
     if save is not None:
         check_target(save)

@@ -53,7 +53,7 @@ def spec(
     """Print the layer spec of an entry: parameters, shared arrays, the mma region, each phase with the provenance of its fragments, the epilogues
     between phases, and the cut ABI.
 
-    Example: ptxgraft spec enc4.ptx -e enc4 --block 32,1,4 --md enc4.md
+    Example: ptxgraft spec demo-out/enc4.ptx --block 32,1,4 --md enc4.md
     """
     if md is not None:
         check_target(md)
