@@ -144,7 +144,7 @@ def test_a_store_that_is_missing_shows_in_the_outputs(recorded, document):
     found = bisect(recorded, edited(document, (STORE, "")), document, stages=["p2"])
     assert found.stage is None and found.exit_code == 1
     assert str(found) == (
-        "no stage differs (1 compared: p2), but the outputs do: the difference arises after the last of them; "
+        "no stage differs (1 compared: p2), but the outputs do: no register of a stage holds what differs; "
         "none of the 3 statements there that both have gives another result"
     )
 

@@ -41,6 +41,17 @@ def test_the_edited_statement_is_found(recorded, document, stage, old, new, engi
     assert f"the first statement whose result differs ({found.statements_compared} compared) is line {found.statement.line}" in str(found)
 
 
+def test_a_value_that_passes_all_stages_by_is_traced_to_where_it_is_made(recorded, document, engine):
+    # Made before the region and read behind it: no stage holds the register, and what reads it is the same in both.
+    made = "xor.b32 \t%r50, %r5, 0;"
+    early = ("\tmov.u32 \t%r7, staged;\n", f"\tmov.u32 \t%r7, staged;\n\t{made}\n")
+    original = edited(document, early, ("shl.b32 \t%r44, %r5, %r63;", "shl.b32 \t%r44, %r50, %r63;"))
+    found = verify.bisect(recorded, edited(original, (made, made.replace("0;", "1;"))), original, engine=engine)
+    assert found.stage is None and found.outputs is not None and found.exit_code == 1
+    assert found.statement is not None and found.statement.line == line_of(original, made)
+    assert found.statement.register == "%r50" and found.statement.graft_statement != found.statement.statement
+
+
 def test_code_that_only_the_graft_has_is_not_blamed_on_what_both_have(recorded, document):
     wrong = wrong_fragment_body(document, "layer", 0, 1)
     found = verify.bisect(recorded, cut(document, "layer", body=wrong, block=BLOCK).document, document, engine="numpy")
@@ -90,7 +101,9 @@ def test_an_entry_without_stages_is_searched_by_statements(old, new, loop):
     found = verify.bisect(loop_launch(), Document.parse(LOOP.replace(old, new)), document, engine="numpy")
     assert found.stage is None and found.exit_code == 1 and found.statement is not None
     assert found.statement.line == line_of(document, old) and found.statement.in_loop == loop
-    assert ("by its last pass" in str(found)) == loop and str(found).startswith("there are no stages, and the outputs differ; the first statement")
+    assert ("by its last pass" in str(found)) == loop and str(found).startswith(
+        "there are no stages, and the outputs differ; the first statement"
+    )
     same = verify.bisect(loop_launch(), document, document, engine="numpy")
     assert same.exit_code == 0 and same.statement is None and same.statements_compared == 9
     stored = verify.bisect(loop_launch(), Document.parse(LOOP.replace("[%rd1], %r5", "[%rd1], %r4")), document, engine="numpy")

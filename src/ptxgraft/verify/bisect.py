@@ -24,7 +24,7 @@ from ptxgraft.verify.oracle import Oracle, Readings, make_oracle
 from ptxgraft.verify.poison import poisoned
 from ptxgraft.verify.replay import document_of, ran_where
 from ptxgraft.verify.sides import Place, Sides
-from ptxgraft.verify.statements import block_of, first_statement
+from ptxgraft.verify.statements import StatementSearch, block_of, first_statement
 
 BORDERS = ("a", "out")
 BUFFER_BYTES = 1 << 28
@@ -93,6 +93,8 @@ def bisect(
         found.outputs = sides.outputs()
     if statements and (here is not None or not pairs or found.exit_code):
         search = first_statement(sides, *_stretches(last, here))
+        if last is not None and (search.first is None or search.first.statement == search.first.graft_statement):
+            search = _earlier(sides, last, search)
         found.statement, found.statements_compared = search.first, search.compared
         if not pairs and not search.compared:
             raise UsageError(f"{name!r} has no tensor-core instruction, so it has no stages, and nothing else to compare in both modules")
@@ -130,6 +132,16 @@ def _stretches(last: Pair | None, here: Pair | None) -> tuple[tuple[float, float
     start = (-1.0, -1.0) if last is None else (last.order, last.place)
     end = (inf, inf) if here is None else (here.order, here.place)
     return (start[0], end[0]), (start[1], end[1])
+
+
+def _earlier(sides: Sides, last: Pair, search: StatementSearch) -> StatementSearch:
+    """A search that came to no statement, or to one that both write alike, whose operands differ then: the cause stands before the last stage that is the
+    same, where the texts part, and what it made is none of a stage's registers. Such a statement, if there is one."""
+    mine, theirs = changed(sides.mine, sides.theirs)
+    if mine.last < mine.first or mine.first > last.order:
+        return search
+    before = first_statement(sides, (mine.first - 1, last.order), (theirs.first - 1, last.place))
+    return StatementSearch(search.compared + before.compared, before.first or search.first)
 
 
 def _outputs(mine: Readings, theirs: Readings) -> Verdict | None:

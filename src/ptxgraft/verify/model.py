@@ -202,9 +202,7 @@ class Bisection:
         if self.outputs is None or self.outputs.verdict == SAME:
             return text
         return (
-            f"{text}, but the outputs do: the difference arises after the last of them"
-            if self.checked
-            else f"{text}, and the outputs differ"
+            f"{text}, but the outputs do: no register of a stage holds what differs" if self.checked else f"{text}, and the outputs differ"
         )
 
     def _statement_text(self) -> str:
