@@ -41,6 +41,7 @@ TAME: Mapping[tuple[str, str], int] = {
     ("wmma", "stride"): 64,
     ("alloca", "size"): 64,
     ("st", "size"): 64,
+    ("mapa", "b"): 0,
 }
 """Operands that must make sense for a statement to get anywhere, by root and role."""
 

@@ -29,6 +29,8 @@ LEGACY = "legacy"
 """Spellings of old PTX, which share their meanings with those of today."""
 PARTS = 6
 
+pytestmark = pytest.mark.filterwarnings("ignore::ptxgraft.errors.UnconfirmedWarning")
+
 
 @cache
 def samples() -> list[tuple[Entry, Sample]]:
