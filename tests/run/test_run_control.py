@@ -243,6 +243,36 @@ LOOP:
     assert run(body).tolist() == [3 * i for i in range(48)] + [0] * 16
 
 
+@pytest.mark.parametrize("engine", ["numpy", "warp"])
+@pytest.mark.parametrize("others", ["barrier.arrive 1, 96;", "ret;"])
+def test_a_warp_that_arrives_in_parts_is_one_warp(engine: str, others: str) -> None:
+    """Warp 1 waits for warp 2, which is held up by warp 3 and has to store first. What lanes do that exit is to arrive, too."""
+    body = f"""
+    mov.u32 %r9, 0; shr.u32 %r5, %r1, 4; setp.eq.u32 %p1, %r5, 0; setp.eq.u32 %p2, %r5, 1;
+    @%p1 bra FIRST;
+    @%p2 bra SECOND;
+    setp.ge.u32 %p3, %r1, 64;
+    @%p3 bra PRODUCE;
+    barrier.sync 1, 96;
+    ld.shared.u32 %r9, [cell];
+    bra DONE;
+PRODUCE:
+    bar.sync 2, 64;
+    setp.ge.u32 %p4, %r1, 96;
+    @%p4 bra DONE;
+    st.shared.u32 [cell], 77;
+    barrier.sync 1, 96;
+    bra DONE;
+FIRST:
+    barrier.arrive 1, 96;
+    bra DONE;
+SECOND:
+    {others}
+DONE:
+    {STORE}"""
+    assert run(body, block=128, declarations=".shared .align 4 .b32 cell;", engine=engine).tolist() == [0] * 32 + [77] * 32 + [0] * 64
+
+
 # -- calls ----------------------------------------------------------------------------------------------------------------
 def test_functions_and_their_local_memory() -> None:
     module = """

@@ -244,6 +244,8 @@ define internal void @reset_warp(ptr %w, ptr %code, i64 %budget) {{
   {put("0", "w", WARP, "status", "s")}
   {put("0", "w", WARP, "blocked", "b")}
   {put("0", "w", WARP, "waiting", "wt")}
+  {at("mine", "w", WARP, "arrivals")}
+  call void @llvm.memset.p0.i64(ptr %mine.p, i8 0, i64 64, i1 false)
   {put("0", "w", WARP, "passed", "ps")}
   {put("%code", "w", WARP, "resume", "r")}
   {put("0", "w", WARP, "floor", "fl")}
@@ -325,6 +327,7 @@ count:
   %i = phi i32 [ 0, %each ], [ %i1, %counted ]
   %here = phi i32 [ 0, %each ], [ %here1, %counted ]
   %want = phi i32 [ 0, %each ], [ %want1, %counted ]
+  %parts = phi i32 [ 0, %each ], [ %parts1, %counted ]
   %o = mul i32 %i, %stride
   %o64 = zext i32 %o to i64
   %w = getelementptr i8, ptr %warps, i64 %o64
@@ -334,13 +337,25 @@ count:
   %waits = icmp eq i32 %st, {Status.BARRIER:d}
   %same = icmp eq i32 %b, %id
   %in = and i1 %waits, %same
-  br i1 %in, label %inside, label %counted
-inside:
+  br i1 %in, label %counted, label %outside
+outside:
+  {at("mine", "w", WARP, "arrivals")}
+  %mine.q = getelementptr i32, ptr %mine.p, i32 %id
+  %mine = load i32, ptr %mine.q
+  {get("alive", "w", WARP, "live")}
+  %mine.not = xor i32 %mine, -1
+  %missing = and i32 %alive, %mine.not
+  %complete = icmp eq i32 %missing, 0
+  %came = icmp ne i32 %mine, 0
+  %late.b = and i1 %complete, %came
+  %late = zext i1 %late.b to i32
   br label %counted
 counted:
-  %plus = phi i32 [ 0, %count ], [ 1, %inside ]
-  %want1 = phi i32 [ %want, %count ], [ %c, %inside ]
+  %plus = phi i32 [ 1, %count ], [ 0, %outside ]
+  %gone = phi i32 [ 0, %count ], [ %late, %outside ]
+  %want1 = phi i32 [ %c, %count ], [ %want, %outside ]
   %here1 = add i32 %here, %plus
+  %parts1 = add i32 %parts, %gone
   %i1 = add i32 %i, 1
   %more = icmp ult i32 %i1, %n
   br i1 %more, label %count, label %judge
@@ -349,7 +364,8 @@ judge:
   %id64 = zext i32 %id to i64
   %arrived.q = getelementptr i32, ptr %arrived.p, i64 %id64
   %arrived = load i32, ptr %arrived.q
-  %all = add i32 %here1, %arrived
+  %whole.warps = add i32 %here1, %arrived
+  %all = add i32 %whole.warps, %parts1
   %round = add i32 %want1, 31
   %wanted = lshr i32 %round, 5
   %whole = icmp eq i32 %want1, 0
@@ -374,6 +390,9 @@ each_warp:
   %jo = mul i32 %j, %stride
   %jo64 = zext i32 %jo to i64
   %jw = getelementptr i8, ptr %warps, i64 %jo64
+  {at("jmine", "jw", WARP, "arrivals")}
+  %jmine.q = getelementptr i32, ptr %jmine.p, i32 %id
+  store i32 0, ptr %jmine.q
   {get("jst", "jw", WARP, "status")}
   {get("jb", "jw", WARP, "barrier")}
   %jwaits = icmp eq i32 %jst, {Status.BARRIER:d}

@@ -299,7 +299,18 @@ pass:
   {at("arrived", "worker", WORKER, "arrived")}
   %arrived.q = getelementptr i32, ptr %arrived.p, i64 %id64
   %arrived = load i32, ptr %arrived.q
-  %arrived1 = add i32 %arrived, 1
+  {at("mine", "w", WARP, "arrivals")}
+  {get("live", "w", WARP, "live")}
+  %mine.q = getelementptr i32, ptr %mine.p, i64 %id64
+  %mine = load i32, ptr %mine.q
+  %mine1 = or i32 %mine, %active
+  %mine.not = xor i32 %mine1, -1
+  %missing = and i32 %live, %mine.not
+  %every = icmp eq i32 %missing, 0
+  %mine2 = select i1 %every, i32 0, i32 %mine1
+  store i32 %mine2, ptr %mine.q
+  %more = zext i1 %every to i32
+  %arrived1 = add i32 %arrived, %more
   store i32 %arrived1, ptr %arrived.q
   ret i1 true
 wait:

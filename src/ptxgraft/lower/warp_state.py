@@ -83,11 +83,11 @@ they failed. ``begun``: its block has begun."""
 WARP = Layout(
     active="i32", live="i32", initial="i32", number="i32", status="i32", blocked="i32", waiting="i32", barrier="i32",
     worker="ptr", launch="ptr", resume="ptr", steps="i64", shared="ptr", local="ptr", barrier_count="i32", votes="i32", present="i32", fresh="i32",
-    pcs="32*i32", tid_x="32*i32", tid_y="32*i32", tid_z="32*i32", barriers="32*i32", found="32*i64", passed="i32", floor="i64", turn="i64",
+    pcs="32*i32", tid_x="32*i32", tid_y="32*i32", tid_z="32*i32", barriers="32*i32", found="32*i64", passed="i32", floor="i64", turn="i64", arrivals="16*i32",
 )  # fmt: skip
 """A warp's header; its register file follows at ``WARP.size``. ``blocked`` lanes wait for others at a convergent operation, ``waiting`` ones at a barrier.
 ``fresh`` is 1 until the warp first runs. ``passed`` counts the barriers at which it waited. A turn began at ``turn`` steps left and ends
-below ``floor``; ``resume`` is null after it."""
+below ``floor``; ``resume`` is null after it. ``arrivals``: for each barrier the lanes that came without waiting while others of the warp have not."""
 
 RECORD = Layout(base="i64", end="i64", delta="i64", number="i64")
 RECORD_BYTES = 32
