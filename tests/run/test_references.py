@@ -10,7 +10,7 @@ import pytest
 import ptxgraft
 from ptxgraft import capture
 from ptxgraft.errors import KernelFault, PtxgraftError, SourceError, UsageError
-from ptxgraft.run import capture_of, execute, snapshot
+from ptxgraft.run import Assume, capture_of, execute, launch_from_capture, snapshot
 
 ENGINES = ("numpy", "warp")
 RNG = np.random.default_rng(7)
@@ -180,6 +180,18 @@ def test_the_directory_form_cannot_hold_a_reference(tmp_path: Path) -> None:
     recorded = capture_of(launch, snapshot(launch))
     with pytest.raises(PtxgraftError, match="the texture at reference shade is bound to a reference, which the directory form cannot say"):
         capture.write_directory(capture.Capture([recorded]), tmp_path / "folder")
+
+
+def test_messages_name_a_reference() -> None:
+    launch = kernel(FETCH).prepare(1, 1, [AT[:1], np.zeros((1, 4), np.uint32)], references={"shade": IMAGES["shade"]}).launch
+    recorded = capture_of(launch, snapshot(launch))
+    recorded.textures[0].filter = None
+    assert launch_from_capture(launch.program, recorded).notes == [
+        f"{recorded.label}: the texture at reference shade does not say all; taken: filter {Assume().filter}"
+    ]
+    recorded.textures[0].after = None
+    with pytest.raises(SourceError, match="the texture at reference shade has no texels recorded after the launch"):
+        recorded.textures[0].texels("after")
 
 
 OLD = """.version 1.4

@@ -81,6 +81,11 @@ class Image:
         return f"argument {self.arg_offset}" if self.reference is None else f"reference {self.reference}"
 
     @property
+    def called(self) -> str:
+        """``the texture at argument offset 24`` or ``the texture at reference name``, as messages say it."""
+        return f"the {self.kind} at {f'argument offset {self.arg_offset}' if self.reference is None else self.place}"
+
+    @property
     def shapes(self) -> list[tuple[int, ...]]:
         """The sizes of each level in texels, x last, one for each dimension."""
         shape = (self.depth, self.height, self.width)[3 - self.dimensions :]
@@ -95,7 +100,7 @@ class Image:
         """The texels' bytes, uint8 [n]. Raises ``SourceError`` when that state was not recorded."""
         found = self.before if when == "before" else self.after
         if found is None:
-            raise SourceError(f"the {self.kind} at argument offset {self.arg_offset} has no texels recorded {when} the launch")
+            raise SourceError(f"{self.called} has no texels recorded {when} the launch")
         return found
 
     def texels(self, when: When = "before") -> NDArray:

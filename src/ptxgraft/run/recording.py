@@ -90,7 +90,7 @@ def parts_of(recorded: capture.Launch, assume: Assume, poison: int | None, notes
 def _known_format(recorded: capture.Launch, image: capture.Image) -> None:
     if image.size is None:
         raise SourceError(
-            f"{recorded.label}: the {image.kind} at argument offset {image.arg_offset} has the unknown format {image.format}",
+            f"{recorded.label}: {image.called} has the unknown format {image.format}",
             hint="the launch can be shown but not run",
         )
 
@@ -101,7 +101,7 @@ def _texture(recorded: capture.Launch, image: capture.Image, assume: Assume, not
     missing = {name: getattr(assume, name) for name, value in given.items() if value is None}
     if missing:
         taken = ", ".join(f"{name} {value}" for name, value in missing.items())
-        notes.append(f"{recorded.label}: the texture at argument offset {image.arg_offset} does not say all; taken: {taken}")
+        notes.append(f"{recorded.label}: {image.called} does not say all; taken: {taken}")
     settings = {**given, **missing}
     normalized = bool(settings["normalized"])
     first, *below = [a.copy() for a in image.arrays()]
