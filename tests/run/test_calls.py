@@ -402,6 +402,12 @@ def test_a_stack_of_no_use(engine: str) -> None:
 
 
 @ENGINES
+def test_more_local_memory_than_there_is(engine: str) -> None:
+    with pytest.raises(UsageError, match="4000000000 bytes of local memory; a thread may have"):
+        run(engine, ".local .b8 much[4000000000];\n" + CALL_FACTORIAL, FACTORIAL, [1])
+
+
+@ENGINES
 def test_alloca(engine: str) -> None:
     """Each lane takes as much as it says, twice; the second piece begins behind the first, aligned."""
     body = """.local .b64 fixed; st.local.b64 [fixed], -1;

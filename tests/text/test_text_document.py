@@ -209,3 +209,18 @@ def test_missing_files_and_directories(tmp_path):
     with pytest.raises(SourceError) as e:
         Document.read(tmp_path)
     assert str(e.value) == f"{tmp_path}: is a directory; name a PTX file in it"
+
+
+@pytest.mark.parametrize(
+    ("declaration", "said"),
+    [
+        (".shared .align 3 .b8 s[4];", "an alignment of 3 bytes"),
+        (".global .align 0 .b8 s[4];", "an alignment of 0 bytes"),
+        (".local .b8 s[-1];", r"cannot read this '\.local'"),
+    ],
+)
+def test_declarations_that_no_memory_has(declaration: str, said: str):
+    d = Document.parse(f".version 8.0\n.target sm_80\n{declaration}\n.entry k() {{ ret; }}\n")
+    with pytest.raises(SourceError, match=said) as caught:
+        variable_declarations(d, d.scopes[0])
+    assert caught.value.place is not None and caught.value.place.line == 3

@@ -204,6 +204,8 @@ def asks_for_workspace(program: Program) -> bool:
 
 
 def _check_stack(launch: Launch) -> None:
+    if launch.program.local_bytes > WINDOW_BYTES:
+        raise UsageError(f"{launch.program.name}: {launch.program.local_bytes} bytes of local memory; a thread may have {WINDOW_BYTES}")
     if not 0 <= launch.stack_bytes <= WINDOW_BYTES - launch.program.local_bytes or launch.stack_bytes % 16:
         raise UsageError(
             f"{launch.program.name}: a stack of {launch.stack_bytes} bytes a thread",

@@ -117,11 +117,13 @@ def parse_variables(document: Document, statement: Statement) -> list[Variable]:
         pieces = split_operands(rest)
     except ValueError:
         raise _unreadable(document, statement, wanted) from None
+    if align is not None and (align < 1 or align & (align - 1)):
+        raise SourceError(f"an alignment of {align} bytes", place=document.place(statement), hint="it is a power of two")
     result: list[Variable] = []
     for piece in pieces:
         m = _VARIABLE.match(piece)
         sizes = dimensions(m[2]) if m else None
-        if m is None or sizes is None or not kind:
+        if m is None or sizes is None or not kind or min(sizes, default=0) < 0:
             raise _unreadable(document, statement, wanted)
         extern = linking in ("extern", "common")
         result.append(Variable(m[1], statement.opcode[1:], kind, sizes, align, vector, m[3], extern, statement, linking, attributes))
