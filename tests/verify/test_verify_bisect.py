@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_layer import BLOCK, STORE, edited, record
+from small_layer import BLOCK, STORE, SURFACE_STORE, edited, record
 
 from ptxgraft import verify
 from ptxgraft.errors import UsageError
@@ -201,7 +201,6 @@ def test_sentences():
 
 
 def test_a_skipped_stage_says_why_and_not_which_option_a_probe_takes(recorded, document):
-    """A mirror cut in the original's place: the region of its callee has no live-ins."""
-    made = cut(document, "layer", style="mirror", body="identity", block=BLOCK)
-    found = bisect(recorded, document, made.document, engine="numpy")
-    assert found.skipped == {"a": "the region has no live-ins: there is nothing to store"}
+    """Without its stores the layer reads nothing behind its region."""
+    found = bisect(recorded, edited(document, (STORE, ""), (SURFACE_STORE, "")), document, engine="numpy")
+    assert found.skipped == {"out": "in the graft, the region has no live-outs: there is nothing to store"}
