@@ -134,7 +134,9 @@ def test_every_load_is_found():
 def test_a_full_slot_count_and_a_small_one():
     made, data, found = read_returns("ret", ["%r1"], slots=1)
     assert found["%r1"].shape == (1, 1, 32)  # the second block's slot is past the buffer: it was not stored, nor is it read
-    with pytest.raises(UsageError, match="the probe's buffer holds 0 slots, one block of 1 warps needs 1; give it 2048 bytes"):
+    with pytest.raises(
+        UsageError, match="the probe's buffer holds 0 slots, a block needs one for each of its warps, 1; give it 2048 bytes"
+    ):
         read_probe(made, data[:16], (2, 1, 1), (32, 1, 1))
 
 

@@ -24,6 +24,7 @@ def name_fault(name: object) -> str | None:
 
 
 def contents_faults(what: str, given: Contents | None, size: int | None) -> list[str]:
+    """What is wrong with the length of recorded contents, in words that begin with ``what``; a size that is not known is not judged."""
     if given is None or size is None or given.size == size:
         return []
     return [f"{what} has {given.size} bytes, {size} expected"]

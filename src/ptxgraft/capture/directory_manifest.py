@@ -21,6 +21,8 @@ _HEXADECIMAL = re.compile(r"(?:0[xX])?[0-9a-fA-F]{1,16}")
 
 @dataclass(frozen=True, slots=True)
 class AllocationLine:
+    """A line about an allocation: its number, its address and its size in bytes."""
+
     place: Place
     index: int
     base: int
@@ -29,6 +31,8 @@ class AllocationLine:
 
 @dataclass(frozen=True, slots=True)
 class PointerLine:
+    """A line about a pointer: ``offset`` bytes into the arguments stands the address ``delta`` bytes into allocation ``index``."""
+
     place: Place
     offset: int
     index: int

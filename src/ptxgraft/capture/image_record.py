@@ -149,6 +149,7 @@ def _shape_faults(image: Image) -> list[str]:
 
 
 def image_faults(image: Image, kind: str, args_bytes: int) -> list[str]:
+    """What contradicts itself in an image that a launch with ``args_bytes`` of arguments lists among its ``kind``s; opens nothing."""
     found: list[str] = []
     what = f"the {kind} at argument offset {image.arg_offset}" if image.reference is None else f"the {kind} at {image.place}"
     if image.kind != kind:

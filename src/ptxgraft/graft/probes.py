@@ -223,7 +223,7 @@ def _rows(probe: Probe, buffer: bytes | bytearray | NDArray, grid: Grid, block: 
     blocks = min(_product(grid), capacity // per_block)
     if blocks == 0:
         raise UsageError(
-            f"the probe's buffer holds {capacity} slots, one block of {per_block} warps needs {per_block}",
+            f"the probe's buffer holds {capacity} slots, a block needs one for each of its warps, {per_block}",
             hint=f"give it {probe.buffer_bytes(grid, block)} bytes",
         )
     slots = data[: blocks * per_block * probe.slot_bytes].view(np.uint32).reshape(blocks, per_block, probe.slot_bytes // 4)

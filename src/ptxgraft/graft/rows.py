@@ -65,9 +65,10 @@ def find_rows(
         return None
     room.bytes += size
     name = fresh.name(name)
-    note = f"results come back through {name}, {size} new bytes of shared memory for {warps} warps ({how})"
+    counted = "1 warp" if warps == 1 else f"{warps} warps"
+    note = f"results come back through {name}, {size} new bytes of shared memory for {counted} ({how})"
     if how == "the block given":
-        note += f"; a launch with more than {warps} warps a block would run past it"
+        note += f"; a launch with more than {counted} a block would run past it"
     return Rows(name, f".shared .align 16 .b8 {name}[{size}];", warps, note)
 
 

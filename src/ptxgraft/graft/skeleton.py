@@ -72,6 +72,7 @@ def skeleton(language: str, name: str, piece: Excerpt, face: Interface, spec: La
 
 
 def title(name: str, piece: Excerpt, spec: LayerSpec, style: str, dialect: Dialect) -> str:
+    """The comment at the head of a skeleton: what was cut, what it holds for, how to compile it."""
     region = piece.region
     lines = [
         f"// {name}: lines {region.first_line} to {region.last_line} of entry {spec.entry}, cut in the {style} style. {dialect.name}.",
@@ -103,6 +104,7 @@ def _command(name: str, piece: Excerpt, spec: LayerSpec, style: str) -> str:
 
 
 def common(dialect: Dialect) -> str:
+    """What every skeleton declares: words, thread numbers, access to shared memory."""
     return f"""typedef unsigned int Word;
 typedef unsigned long long Word2;
 
@@ -242,6 +244,7 @@ def _phase(table: PhaseTable) -> str:
 
 
 def short(names: list[str]) -> str:
+    """Names in one line; of more than eight the first four and the last."""
     return ", ".join(names) if len(names) <= 8 else f"{', '.join(names[:4])}, ... {names[-1]}"
 
 

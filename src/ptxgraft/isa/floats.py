@@ -37,15 +37,18 @@ FORMATS: dict[str, Format] = {
 
 
 def is_nan(lanes: Lanes, fmt: str, a: Value) -> Value:
+    """A predicate: whether each lane holds a NaN."""
     return lanes.float_compare(fmt, "nan", a, a)
 
 
 def sign_of(lanes: Lanes, fmt: str, a: Value) -> Value:
+    """The sign bit in its place, all other bits 0."""
     f = FORMATS[fmt]
     return lanes.and_(a, lanes.const(f.sign, f.width))
 
 
 def magnitude(lanes: Lanes, fmt: str, a: Value) -> Value:
+    """All bits but the sign, NaNs included."""
     f = FORMATS[fmt]
     return lanes.and_(a, lanes.const(f.sign - 1, f.width))
 
@@ -86,10 +89,12 @@ def relu(lanes: Lanes, fmt: str, a: Value, on: str | bool = True) -> Value:
 
 
 def absolute(lanes: Lanes, fmt: str, a: Value, ftz: str | bool = False) -> Value:
+    """``abs``: NaNs are as the hardware gives them for this format."""
     return _of_nan(lanes, fmt, a, magnitude(lanes, fmt, flush(lanes, fmt, a, ftz)))
 
 
 def negated(lanes: Lanes, fmt: str, a: Value, ftz: str | bool = False) -> Value:
+    """``neg``: NaNs are as the hardware gives them for this format."""
     f = FORMATS[fmt]
     flipped = lanes.xor(flush(lanes, fmt, a, ftz), lanes.const(f.sign, f.width))
     return _of_nan(lanes, fmt, a, flipped)

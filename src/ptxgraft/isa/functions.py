@@ -43,6 +43,7 @@ def parameter_bytes(parameter: Parameter) -> int:
 
 
 def sizes_of(returns: Sequence[Parameter], params: Sequence[Parameter]) -> Sizes:
+    """Bytes of each return value and of each parameter: what a call must agree with."""
     return tuple(map(parameter_bytes, returns)), tuple(map(parameter_bytes, params))
 
 

@@ -99,6 +99,7 @@ class Program:
 
 
 def align_up(value: int, align: int) -> int:
+    """The least multiple of ``align`` that is not less than ``value``."""
     return (value + align - 1) // align * align
 
 

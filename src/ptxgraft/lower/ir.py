@@ -116,10 +116,12 @@ class Val:
 
 
 def vector_type(elem: str, count: int) -> str:
+    """The IR type of ``count`` elements; of one, the element itself."""
     return elem if count == 1 else f"<{count} x {elem}>"
 
 
 def element_width(elem: str) -> int:
+    """Bits of an IR scalar type."""
     return _BITS.get(elem) or int(elem[1:])
 
 
@@ -130,6 +132,7 @@ def literal(bits: int, width: int) -> Val:
 
 
 def integer_text(bits: int, width: int) -> str:
+    """An integer as the IR writes it."""
     return ("true" if bits else "false") if width == 1 else str(bits)
 
 

@@ -120,6 +120,7 @@ def eligible(program: Program) -> bool:
 
 
 def build_graph(program: Program, plan: WarpPlan) -> Graph:
+    """The program as blocks that end where control may part or join, and what is live at their starts."""
     starts = sorted(leaders_of(program))
     number = {start: i for i, start in enumerate(starts)}
     live = live_at(program, plan, starts)

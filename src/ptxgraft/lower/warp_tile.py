@@ -61,6 +61,7 @@ def splat(element: str, value: int | float) -> str:
 
 
 def vector(count: int, element: str) -> str:
+    """The IR vector type of ``count`` elements, of one too."""
     return f"<{count} x {element}>"
 
 
@@ -71,6 +72,7 @@ def _align(type: str) -> int:
 
 
 def lane_list(values: Sequence[int] | range) -> str:
+    """Numbers as the elements of a constant i32 vector, a shuffle mask say."""
     return ", ".join(f"i32 {v}" for v in values)
 
 
