@@ -6,7 +6,7 @@ import pytest
 from graft_kernels import MIXED, MMA, document
 
 from ptxgraft.errors import SourceError, UnsupportedError, UsageError
-from ptxgraft.graft import Body, cut, text_body
+from ptxgraft.graft import Body, cut, probe, text_body
 
 SMALL = """\
 .version 7.8
@@ -214,3 +214,16 @@ def test_a_register_that_words_do_not_carry_cannot_live_over_a_phase():
     assert "`mov.b128 %q, {%rd1, %rd2};`: the live register %q is .b128: the phases style cannot carry it" in refusal(
         module, "product", None, "phases"
     )
+
+
+def test_a_table_of_labels_is_not_said_to_leave_the_region():
+    module = small("t: .branchtargets A, B;\nbrx.idx %r1, t;\nA: add.u32 %r2, %r1, 1;\nB: add.u32 %r3, %r1, 2;")
+    assert refusal(module, "k", (11, 13)).endswith(
+        "line 11: `brx.idx %r1, t;` branches through a table of labels, which no cut takes along; choose lines before or behind it"
+    )
+
+
+def test_a_probe_names_no_style_where_it_cannot_carry_a_register():
+    module = small("mov.b128 %q1, {%rd1, %rd2};")
+    with pytest.raises(UnsupportedError, match=r"the live register %q1 is .b128: a probe cannot carry it; name other registers$"):
+        probe(module, "k", 10)

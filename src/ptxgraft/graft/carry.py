@@ -13,6 +13,8 @@ from ptxgraft.isa import Program, Register, Type
 from ptxgraft.text import FreshNames
 
 WIDTHS = (1, 8, 16, 32, 64)
+PROBE = "probe"
+"""Stands for a style where it is a probe that carries registers."""
 
 
 def words(type: Type) -> int:
@@ -40,9 +42,9 @@ def check_carried(registers: Iterable[Register], style: str, program: Program | 
         user = next((i for i in users if register.id in (*i.reads, *i.writes)), None)
         where = f"line {program.line(user.index)}: `{program.source(user.index)}`: " if program is not None and user is not None else ""
         raise UnsupportedError(
-            f"{where}the live register {register.name} is .{register.type.name}: the {style} style cannot carry it",
+            f"{where}the live register {register.name} is .{register.type.name}: {'a probe' if style == PROBE else f'the {style} style'} cannot carry it",
             place=program.place(user.index) if program is not None and user is not None else None,
-            hint="choose other lines, or use the inline style",
+            hint="name other registers" if style == PROBE else "choose other lines, or use the inline style",
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ptxgraft.errors import UnsupportedError, UsageError
 from ptxgraft.flow import Flow
-from ptxgraft.graft.carry import check_carried, words
+from ptxgraft.graft.carry import PROBE, check_carried, words
 from ptxgraft.graft.cut import Cut
 from ptxgraft.graft.excerpt import RegionChoice
 from ptxgraft.graft.probe_sites import Found, Site, Stage, find_sites, probed_program
@@ -87,7 +87,7 @@ def probe_many(
     parts: list[Part] = []
     first_word = 0
     for sites, stored, _ in found.values():
-        check_carried([Register(0, s.name, s.type, 0) for s in stored], "probe's")
+        check_carried([Register(0, s.name, s.type, 0) for s in stored], PROBE)
         padded = align_up(sum(words(s.type) for s in stored), 4)
         parts.append(Part(sites, stored, first_word, padded, iterations))
         first_word += parts[-1].size

@@ -139,7 +139,11 @@ def refused(flow: Flow, region: Region) -> Iterator[Refusal]:
             form = instruction.form
             if form is None:
                 yield Refusal(instruction.index, "is not known, its effects cannot be carried", "choose lines without it")
-            elif form.control in ("return", "exit", "trap", "indirect-branch"):
+            elif form.control == "indirect-branch":
+                yield Refusal(
+                    instruction.index, "branches through a table of labels, which no cut takes along", "choose lines before or behind it"
+                )
+            elif form.control in ("return", "exit", "trap"):
                 yield Refusal(instruction.index, "leaves the region", "choose lines that end before it")
             elif form.family == "stack" and not instruction.statement.opcode.startswith("call"):
                 yield Refusal(instruction.index, "takes stack memory, which ends with the function it is in", "choose lines without it")
