@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ptxgraft.errors import UnsupportedError
-from ptxgraft.isa import Form, Imm, Instruction, Operand, Program, Reg
+from ptxgraft.isa import Form, Imm, Instruction, Operand, Program, Reg, align_up
 from ptxgraft.isa.functions import DEVICE_FUNCTIONS
 from ptxgraft.lower.warp_control import operation_bytes
 from ptxgraft.lower.warp_operations import Encoder, Operation
@@ -101,7 +101,7 @@ def register_slots(program: Program, plan: WarpPlan) -> tuple[dict[int, int], in
             slots[register] = reuse.pop()
         else:
             align = min(64, size)
-            top = (top + align - 1) // align * align
+            top = align_up(top, align)
             slots[register] = top
             top += size
     return slots, (top + 63) // 64 * 64

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 
 from ptxgraft.isa.images import FIELDS
+from ptxgraft.isa.program import align_up
 
 LANES = 32
 FULL = 0xFFFFFFFF
@@ -35,10 +36,10 @@ class Layout:
             count, _, type = text.rpartition("*")
             number = int(count or 1)
             align = 64 if number > 3 else _SIZES[type]
-            at = (at + align - 1) // align * align
+            at = align_up(at, align)
             self.types[name], self.offsets[name] = type, at
             at += _SIZES[type] * number
-        self.size = (at + 63) // 64 * 64
+        self.size = align_up(at, 64)
 
     def __getitem__(self, name: str) -> int:
         return self.offsets[name]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ptxgraft.isa.program import Program
+from ptxgraft.isa.program import Program, align_up
 from ptxgraft.run.memory import FILL, Allocation, allocate, clear_of
 
 HEAP_BYTES = 8 << 20
@@ -32,7 +32,7 @@ class Heap:
 
     def take(self, size: int) -> int:
         """The address of a fresh block, 0 when there is no room for it. What it holds is the fill of memory that nobody wrote."""
-        size = max(_UNIT, (size + _UNIT - 1) // _UNIT * _UNIT)
+        size = max(_UNIT, align_up(size, _UNIT))
         for i, (address, room) in enumerate(self.gaps):
             if room < size:
                 continue

@@ -25,7 +25,7 @@ from ptxgraft.run.execution import DEFAULT_PROFILE, ENGINES, EXECUTORS, check_ch
 from ptxgraft.run.heap import Heap
 from ptxgraft.run.images import Surface, Texture
 from ptxgraft.run.launch import STACK_BYTES, Launch, dim3
-from ptxgraft.run.memory import FIRST_ADDRESS, GAP, Allocation, allocate
+from ptxgraft.run.memory import FIRST_ADDRESS, Allocation, allocate, behind
 from ptxgraft.run.overlaps import Shared, shared_bytes_of
 from ptxgraft.run.references import Bound
 from ptxgraft.run.result import RunResult
@@ -246,7 +246,7 @@ class _Packer:
             self._known[id(whole)] = self._address
             self.allocations.append(allocation)
             self.arrays.append(whole)
-            self._address = (allocation.end + 2 * GAP - 1) // GAP * GAP
+            self._address = behind(allocation.end)
         return self._known[id(whole)] + offset
 
     def _number(self, param: Variable, value: Any) -> bytes:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgraft.errors import UsageError
+from ptxgraft.isa.program import align_up
 
 WINDOW_BYTES = 1 << 24
 """Size of each window; shared and local memory are far smaller on every chip."""
@@ -78,6 +79,11 @@ def allocate(base: int, contents: NDArray | bytes | int, name: str = "") -> Allo
     return Allocation(base, data, name)
 
 
+def behind(end: int) -> int:
+    """Where an allocation is put behind one that ends at ``end``: at a multiple of ``GAP``, at least ``GAP`` away."""
+    return align_up(end + GAP, GAP)
+
+
 def clear_of(others: Sequence[Allocation], base: int, size: int, step: int = 1 << 36) -> int:
     """Where ``size`` bytes touch no other allocation: at ``base``, or so many times ``step`` below it."""
     while any(a.base < base + size and base < a.end for a in others):
@@ -113,7 +119,7 @@ class Memory:
     def next_free(self) -> int:
         """Where an allocation may be put: behind all others, with a gap."""
         top = self.allocations[-1].end if self.allocations else 0
-        return max(FIRST_ADDRESS, (top + 2 * GAP - 1) // GAP * GAP)
+        return max(FIRST_ADDRESS, behind(top))
 
     def describe(self, address: int) -> str:
         """Where an address lies beside the nearest allocation, for messages."""

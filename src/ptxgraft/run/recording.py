@@ -18,7 +18,7 @@ from ptxgraft.isa.program import Program
 from ptxgraft.run import clusters
 from ptxgraft.run.images import Sampler, Surface, Texture
 from ptxgraft.run.launch import Launch
-from ptxgraft.run.memory import GAP, Allocation, Memory, allocate
+from ptxgraft.run.memory import Allocation, Memory, allocate, behind
 from ptxgraft.run.references import references_of
 from ptxgraft.run.result import RunResult
 from ptxgraft.run.variables import put_addresses
@@ -83,7 +83,7 @@ def parts_of(recorded: capture.Launch, assume: Assume, poison: int | None, notes
     address = Memory([*allocations, *variables.values()]).next_free()
     for v in recorded.variables:
         variables[v.name] = allocate(address, v.before, f"variable {v.name!r}")
-        address = (variables[v.name].end + 2 * GAP - 1) // GAP * GAP
+        address = behind(variables[v.name].end)
     return Parts(allocations, textures, surfaces, variables)
 
 

@@ -10,7 +10,7 @@ from ptxgraft.isa import bind
 from ptxgraft.run.images import Surface, Texture
 from ptxgraft.run.kernel import FIRST_HANDLE
 from ptxgraft.run.launch import Launch
-from ptxgraft.run.memory import FIRST_ADDRESS, GAP, Allocation, allocate
+from ptxgraft.run.memory import FIRST_ADDRESS, Allocation, allocate, behind
 from ptxgraft.text import Document
 
 
@@ -35,7 +35,7 @@ def reference_launch(layer: str, document: Document | None = None) -> Launch:
     for offset, contents in reference.buffers.items():
         allocations.append(allocate(address, contents, reference.names.get(offset, f"argument {offset}")))
         put(offset, address)
-        address = (allocations[-1].end + 2 * GAP - 1) // GAP * GAP
+        address = behind(allocations[-1].end)
     for offset, texture in reference.textures.items():
         textures[handle] = Texture(texture.array, None, texture.filter, texture.address, texture.normalized)
         put(offset, handle)
