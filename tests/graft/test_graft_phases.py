@@ -13,6 +13,16 @@ from ptxgraft.run.reference import reference_document, reference_launch
 
 needs_ptxas = pytest.mark.skipif(find_ptxas() is None, reason="no ptxas: install the PyPI package nvidia-cuda-nvcc")
 MODULE = document(MMA)
+LIVE_OVER = MMA.replace(
+    "\t// first phase\n",
+    "\t.reg .pred %p<2>;\n\t.reg .b16 %h<2>;\n\t.reg .f64 %d<2>;\n\tsetp.gt.u32 %p1, %r1, 9;\n\tcvt.u16.u32 %h1, %r2;\n"
+    "\tcvt.rn.f64.u32 %d1, %r3;\n\t// first phase\n",
+).replace(
+    "\tst.global.v4.f32",
+    "\tcvt.u32.u16 %r20, %h1;\n\tcvt.rn.f32.u32 %f20, %r20;\n\t@%p1 add.f32 %f14, %f14, %f20;\n\tcvt.rn.f32.f64 %f21, %d1;\n"
+    "\tadd.f32 %f15, %f15, %f21;\n\tst.global.v4.f32",
+)
+"""A predicate, a half and a wide register that live over the first phase's call."""
 
 
 @pytest.mark.parametrize("region", [None, "phase 0", "phase 1", "p0-p1"])
@@ -90,16 +100,7 @@ def test_an_old_version_is_raised_for_the_parameter_address():
 
 
 def test_predicates_halves_and_wide_registers_live_over_a_call():
-    text = MMA.replace(
-        "\t// first phase\n",
-        "\t.reg .pred %p<2>;\n\t.reg .b16 %h<2>;\n\t.reg .f64 %d<2>;\n\tsetp.gt.u32 %p1, %r1, 9;\n\tcvt.u16.u32 %h1, %r2;\n"
-        "\tcvt.rn.f64.u32 %d1, %r3;\n\t// first phase\n",
-    ).replace(
-        "\tst.global.v4.f32",
-        "\tcvt.u32.u16 %r20, %h1;\n\tcvt.rn.f32.u32 %f20, %r20;\n\t@%p1 add.f32 %f14, %f14, %f20;\n\tcvt.rn.f32.f64 %f21, %d1;\n"
-        "\tadd.f32 %f15, %f15, %f21;\n\tst.global.v4.f32",
-    )
-    module = document(text)
+    module = document(LIVE_OVER)
     made = cut(module, "product", style="phases", body="identity")
     assert made.plan is not None
     assert {r.name for r, _ in made.plan.calls[0].across} == {"%rd3", "%r1", "%p1", "%h1", "%d1"}
@@ -179,16 +180,7 @@ def test_the_layers_weights_are_not_passed(layer: str):
 
 
 def test_what_lives_over_a_call_comes_back_from_the_row():
-    text = MMA.replace(
-        "\t// first phase\n",
-        "\t.reg .pred %p<2>;\n\t.reg .b16 %h<2>;\n\t.reg .f64 %d<2>;\n\tsetp.gt.u32 %p1, %r1, 9;\n\tcvt.u16.u32 %h1, %r2;\n"
-        "\tcvt.rn.f64.u32 %d1, %r3;\n\t// first phase\n",
-    ).replace(
-        "\tst.global.v4.f32",
-        "\tcvt.u32.u16 %r20, %h1;\n\tcvt.rn.f32.u32 %f20, %r20;\n\t@%p1 add.f32 %f14, %f14, %f20;\n\tcvt.rn.f32.f64 %f21, %d1;\n"
-        "\tadd.f32 %f15, %f15, %f21;\n\tst.global.v4.f32",
-    )
-    module = document(text)
+    module = document(LIVE_OVER)
     made = cut(module, "product", style="phases", body="identity")
     assert made.plan is not None
     # A translator's call may keep nothing: whatever the entry holds is lost when the callee returns.
