@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.fuzz_kernels import OWN, TABLE_WORDS, Block, Builder, Kernel, integer
-from benchmarks.fuzz_programs import input_columns, inputs_of, register_width, step, type_of
+from benchmarks.fuzz_programs import VERSION, input_columns, inputs_of, register_width, step, type_of
 from benchmarks.fuzz_values import operands
 from ptxgraft.isa import ENTRIES, TYPES, Entry, Form, Type, form_of
 
@@ -261,7 +261,7 @@ def _copied(builder: Builder) -> Block:
 
 # -- atomics ----------------------------------------------------------------------------------------------------------
 def _atomic_entries(root: str) -> list[Entry]:
-    return [e for e in ENTRIES[root] if e.family == "atomic" and e.meaning is not None and e.sm <= 90]
+    return [e for e in ENTRIES[root] if e.family == "atomic" and e.meaning is not None and e.sm <= 90 and e.since <= VERSION]
 
 
 def atomics_kernel(seed: tuple[int, ...], rows: int) -> Kernel:
