@@ -71,7 +71,8 @@ def recorded(command: Sequence[str], target: Path, choice: Choice | None = None)
         "incomplete": made.incomplete,
         "seconds": round(time.perf_counter() - start, 3),
         "bytes_on_disk": sum(p.stat().st_size for p in target.rglob("*") if p.is_file()),
-        "remarks": [remark.replace(f"{target.parent}{os.sep}", "") for remark in made.seen.remarks],  # programs by name, not by this run's folder
+        # Programs by name, not by this run's folder.
+        "remarks": [remark.replace(f"{target.parent}{os.sep}", "") for remark in made.seen.remarks],
     }
     return row, printed
 
