@@ -314,7 +314,7 @@ def fold_kernel(seed: tuple[int, ...], rows: int) -> Kernel:
     by_root: dict[str, list[Form]] = defaultdict(list)
     for form in able:
         fits = all(type_of(r).width <= 64 and r.count == 1 for r in form.roles) and not _byte_registers(form)
-        if fits and form.root not in FOLDED and not changes_sign_of_nan(form):
+        if fits and form.root not in FOLDED and form.family != "video_simd" and not changes_sign_of_nan(form):
             by_root[form.root].append(form)
     roots = sorted(by_root)
     blocks = []

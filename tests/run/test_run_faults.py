@@ -171,7 +171,7 @@ FAULTS = {
         "    tcgen05.wait::ld.sync.aligned;\n    ret;",
         {},
         "<ptx>:13:5: 'tcgen05.wait::ld.sync.aligned' has no meaning here yet: `tcgen05.wait::ld.sync.aligned;`; "
-        "the module's other entries run; `ptxgraft ls` names what each entry lacks",
+        "mma.sync on registers, with kinds and factors for blocks too, multiplies the same types; on='cuda' runs it where the GPU has it",
     ),
     "an instruction that is left out": (
         "    tex.2dms.v4.s32.s32 {%r1, %r1, %r1, %r1}, [%rd1, {%r1, %r1, %r1, %r1}];\n    ret;",
