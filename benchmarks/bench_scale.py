@@ -47,7 +47,8 @@ _WORKER = """
 import json, os, sys, time
 from pathlib import Path
 from benchmarks.synthetic import ENTRY, module
-from ptxgraft.flow import Flow, collector_paused
+from ptxgraft.collector import collector_paused
+from ptxgraft.flow import Flow
 from ptxgraft.graft import cut
 from ptxgraft.isa import bind
 from ptxgraft.spec import layer_spec, spec

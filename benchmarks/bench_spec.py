@@ -14,7 +14,8 @@ from typing import Any
 
 from benchmarks.device_examples import find_ptxas
 from ptxgraft import data
-from ptxgraft.flow import Flow, collector_paused
+from ptxgraft.collector import collector_paused
+from ptxgraft.flow import Flow
 from ptxgraft.isa import bind
 from ptxgraft.spec import layer_spec, spec
 from ptxgraft.text import Document

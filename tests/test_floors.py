@@ -12,6 +12,7 @@ import ptxgraft
 ROOT = Path(ptxgraft.__file__).parent
 FLOORS = {
     "errors": 0,
+    "collector": 0,
     "text": 1,
     "capture": 1,
     "data": 1,

@@ -11,7 +11,6 @@ from functools import cached_property
 
 from ptxgraft.flow.affine import Atom, Linear, SymbolicLanes, Symbols
 from ptxgraft.flow.cfg import Block, Cfg, build_cfg
-from ptxgraft.flow.collector import collector_paused
 from ptxgraft.flow.defuse import DefUse, build_defuse
 from ptxgraft.flow.evaluate import block_environment, evaluate
 from ptxgraft.flow.liveness import Liveness, build_liveness
@@ -20,7 +19,7 @@ from ptxgraft.isa import Program
 
 __all__ = [
     "Atom", "Block", "Cfg", "DefUse", "Flow", "Linear", "Liveness", "SymbolicLanes", "Symbols", "block_environment", "build_cfg", "build_defuse", "build_liveness",
-    "collector_paused", "divergent_region", "evaluate", "uniform_registers",
+    "divergent_region", "evaluate", "uniform_registers",
 ]  # fmt: skip
 
 

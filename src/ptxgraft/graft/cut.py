@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import overload
 
+from ptxgraft.collector import collector_paused
 from ptxgraft.errors import SourceError, UsageError
-from ptxgraft.flow import Flow, collector_paused
+from ptxgraft.flow import Flow
 from ptxgraft.graft.bodies import Body, BodyChoice
 from ptxgraft.graft.cut_result import Cut, Cuts
 from ptxgraft.graft.excerpt import excerpt, is_spelled

@@ -8,10 +8,10 @@ all memory touched.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from functools import lru_cache
 
+from ptxgraft.collector import collector_paused
 from ptxgraft.errors import SourceError, SourceErrors, UnsupportedError
 from ptxgraft.isa.calls import Calls
 from ptxgraft.isa.frames import FRAME_ALIGN, Body, Linker
@@ -35,16 +35,9 @@ def bind(document: Document, entry_name: str) -> Program:
 
 
 @lru_cache(maxsize=8)
+@collector_paused()  # everything made here is kept
 def _bind(document: Document, entry_name: str) -> Program:
-    binder = Binder(document, document.entry(entry_name))
-    # Everything made here is kept: the collector would only look at it again and again.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return binder.run()
-    finally:
-        if collecting:
-            gc.enable()
+    return Binder(document, document.entry(entry_name)).run()
 
 
 class Binder:

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgraft.collector import collector_paused
 from ptxgraft.errors import KernelFault, UnsupportedError, UsageError
-from ptxgraft.flow import collector_paused
 from ptxgraft.flow.cfg import Cfg, build_cfg
 from ptxgraft.flow.liveness import build_liveness
 from ptxgraft.flow.uniform import uniform_registers

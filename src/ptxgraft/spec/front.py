@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ptxgraft.collector import collector_paused
 from ptxgraft.errors import UsageError
-from ptxgraft.flow import Flow, collector_paused
+from ptxgraft.flow import Flow
 from ptxgraft.isa import bind
 from ptxgraft.spec.layer import layer_spec
 from ptxgraft.spec.model import LayerSpec

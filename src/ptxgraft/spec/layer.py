@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgraft.flow import Flow, collector_paused
+from ptxgraft.collector import collector_paused
+from ptxgraft.flow import Flow
 from ptxgraft.isa import TYPES, Address, Form, Instruction, Operand, Reg, Resource, Special, Vector, registers_of
 from ptxgraft.spec.epilogue import describe
 from ptxgraft.spec.model import (

@@ -6,11 +6,11 @@ after which scanning goes on with the next statement. Instructions are not known
 
 from __future__ import annotations
 
-import gc
 import re
 from dataclasses import dataclass, field
 from sys import intern
 
+from ptxgraft.collector import collector_paused
 from ptxgraft.errors import SourceError
 from ptxgraft.text.heads import parse_head
 from ptxgraft.text.lines import Lines
@@ -104,16 +104,11 @@ class Scan:
 def scan(text: str, lines: Lines) -> Scan:
     """Scan a whole text (one character per byte). All errors are in the result, in file order."""
     scanner = _Scanner(text, lines)
-    # Hundreds of thousands of objects and not one cycle: the collector would only walk them all, again and again.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        scanner.run()
-    except _TooManyErrors:
-        scanner.finish(whole=False)
-    finally:
-        if collecting:
-            gc.enable()
+    with collector_paused():  # hundreds of thousands of objects and not one cycle
+        try:
+            scanner.run()
+        except _TooManyErrors:
+            scanner.finish(whole=False)
     errors = scanner.result.errors
     errors.sort(key=lambda e: (e.place.line, e.place.column) if e.place else (0, 0))
     if len(errors) >= _MOST_ERRORS:
