@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from typing import Any
 
 from benchmarks.bench_spec import ptxas_seconds
 from benchmarks.device_examples import find_ptxas
-from benchmarks.plot import draw
+from benchmarks.plot import draw, exponent
 from benchmarks.synthetic import ENTRY, module
 from ptxgraft.spec import spec
 from ptxgraft.text import Document
@@ -37,10 +36,8 @@ REPEATS = 3
 
 
 def growth(rows: list[dict[str, Any]], name: str, least: int = 5_000) -> float:
-    """The exponent e of seconds ~ lines**e, by least squares over the logarithms, from ``least`` lines on. 1 is linear."""
-    points = [(math.log(r["lines"]), math.log(r[name])) for r in rows if r["lines"] >= least]
-    x, y = (sum(v) / len(points) for v in zip(*points, strict=True))
-    return sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
+    """The exponent of seconds over lines, from ``least`` lines on."""
+    return exponent([(r["lines"], r[name]) for r in rows if r["lines"] >= least])
 
 
 _WORKER = """
