@@ -9,11 +9,13 @@ import pytest
 
 from ptxgraft.errors import KernelFault
 from ptxgraft.isa import bind
-from ptxgraft.run import Surface, Texture, execute, warp_engine
+from ptxgraft.run import Surface, Texture, execute
 from ptxgraft.run.launch import Launch
 from ptxgraft.run.memory import allocate
 from ptxgraft.run.reference import reference_launch
 from ptxgraft.text import Document
+
+pytestmark = pytest.mark.usefixtures("form")
 
 OUT, IN = 0x7F0000000000, 0x7F0000100000
 TEXTURE, SURFACE = 0x100000001, 0x100000002
@@ -42,14 +44,6 @@ HEAD = """.version 8.8
     add.s64 %rd6, %rd0, %rd5;
     cvta.to.global.u64 %rd7, %rd2;
 """
-
-
-@pytest.fixture(autouse=True, params=["function", "threaded"])
-def form(request, monkeypatch):
-    """Both forms of compiled code."""
-    if request.param == "threaded":
-        monkeypatch.setattr(warp_engine, "eligible", lambda program: False)
-    return request.param
 
 
 def maker(body: str, block: int, texture: Texture | None, bits: np.ndarray | None) -> Callable[[], Launch]:
