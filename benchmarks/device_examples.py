@@ -10,7 +10,6 @@ import argparse
 import multiprocessing
 import os
 import re
-import shutil
 import struct
 import subprocess
 import tempfile
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 from benchmarks import device, recording
 from benchmarks.example_cases import HEADER, SM, Case, Slot, cases, forms, kernel
 from ptxgraft.errors import DeviceError, UsageError
+from ptxgraft.graft import check
 from ptxgraft.isa import Form, form_of
 from ptxgraft.lower.numpy_lanes import DTYPES, NumpyLanes
 
@@ -51,19 +51,11 @@ class Prepared:
 
 # -- assembling -------------------------------------------------------------------------------------------------------
 def find_ptxas() -> str:
-    """The assembler: $PTXAS, the one in the environment's packages, or the one on the path. Raises ``UsageError``."""
-    found = os.environ.get("PTXAS")
-    if found:
-        return found
-    import site
-
-    for folder in site.getsitepackages():
-        for path in sorted(Path(folder).glob("nvidia/*/bin/ptxas")):
-            return str(path)
-    found = shutil.which("ptxas") or next((str(p) for p in [Path("/usr/local/cuda/bin/ptxas")] if p.exists()), None)
+    """The assembler that $PTXAS names, else the one that the package uses. Raises ``UsageError``."""
+    found = os.environ.get("PTXAS") or check.find_ptxas()
     if found is None:
         raise UsageError("there is no ptxas", hint="install the dev extra, or name one in PTXAS")
-    return found
+    return str(found)
 
 
 def assemble(entries: Sequence[tuple[str, list[str]]], ptxas: str) -> tuple[bytes, dict[str, str]]:
