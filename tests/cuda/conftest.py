@@ -34,7 +34,8 @@ class FakeGpu:
 @contextmanager
 def driver() -> Iterator[pytest.MonkeyPatch]:
     """The fake driver in place, without children from before or behind."""
-    before = {n: m for n, m in sys.modules.items() if n.split(".")[0] == "cuda"}
+    # Looking for the real package, other tests may have met this very folder under the name `cuda`.
+    before = {n: sys.modules.pop(n) for n in list(sys.modules) if n.split(".")[0] == "cuda"}
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(FAKE))
         patch.setenv("FAKE_CUDA", "")
