@@ -145,6 +145,12 @@ def test_a_launch():
         text(launch_view(launch()))
         == """launch 4 (tiny): grid (2, 1, 1), block (32, 1, 1), 32 argument bytes
 
+argument  bytes  parameter  type  value
+       0      8  -          -     allocation 3 + 0
+       8      8  -          -     texture 0x4d
+      16      8  -          -     surface 0x4e
+      24      8  -          -     allocation 3 + 8
+
 index  base            bytes  after recorded  pointed to from argument
     3  0x7f0000000000     16  no              0, 24+8
 
