@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 Points = Sequence[tuple[float, float]]
 
 WIDTH, HEIGHT = 900, 600
-LEFT, RIGHT, TOP, BOTTOM = 90, 30, 60, 70
+LEFT, RIGHT, TOP, BOTTOM = 90, 50, 60, 70
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
 
 
