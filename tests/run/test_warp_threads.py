@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import threading
-from concurrent.futures import wait
+import time
 
 import numpy as np
 import pytest
@@ -84,20 +85,35 @@ def test_what_a_worker_raises_is_raised_when_all_are_done() -> None:
     assert other.done
 
 
-def test_an_interrupt_stops_the_workers_and_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
+def interrupt_while_running(workers: list[Worker]) -> None:
+    """A keyboard interrupt for the main thread as soon as the first worker runs."""
 
-    def interrupted(futures):
-        calls.append(len(futures))
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        return wait(futures)
+    def send() -> None:
+        while not workers[0].thread:
+            time.sleep(0.001)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    monkeypatch.setattr(warp_threads, "wait", interrupted)
-    workers = [Worker(lambda worker: worker.stopped.wait(30)) for _ in range(2)]
+    threading.Thread(target=send).start()
     with pytest.raises(KeyboardInterrupt):
         warp_threads.run_all(workers)
-    assert calls == [2, 2] and all(w.done and w.stopped.is_set() for w in workers)
+
+
+def test_an_interrupt_stops_the_workers_and_waits_for_them() -> None:
+    workers = [Worker(lambda worker: worker.stopped.wait(30)) for _ in range(2)]
+    interrupt_while_running(workers)
+    assert all(w.done and w.stopped.is_set() for w in workers) and not warp_threads.abandoned()
+
+
+def test_a_worker_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warp_threads, "PATIENCE", 0.05)
+    end = threading.Event()
+    worker = Worker(lambda worker: end.wait(30))
+    interrupt_while_running([worker])
+    assert not worker.done and warp_threads.abandoned()
+    end.set()
+    while warp_threads.abandoned():
+        time.sleep(0.001)
+    assert worker.done
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system does not fork")

@@ -6,6 +6,7 @@ Invariant: an error of ``ptxgraft.errors`` is one message and its exit code, nev
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -36,6 +37,7 @@ from ptxgraft.cli import (
 )
 from ptxgraft.cli.console import complain, note, silence, warnings_as_notes
 from ptxgraft.errors import PtxgraftError
+from ptxgraft.run.warp_threads import abandoned
 
 BAD_INPUT = 2
 
@@ -54,6 +56,10 @@ class Verbs(TyperGroup):
         parent = super().main
         code = exit_code(lambda: parent(*args, standalone_mode=False, **extra))
         if standalone_mode:
+            if abandoned():
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
             sys.exit(code)
         return code
 
