@@ -125,6 +125,22 @@ def _behind(form: Form) -> list[str]:
     return [*waits, "L_:", "bar.sync 0;"]
 
 
+def _copy(label: str, space: str, inward: bool, count: int, step: int) -> str:
+    """A loop that copies ``count`` words of 8 bytes, ``step`` bytes apart, from global memory at %from to ``space`` at %to, or back."""
+    here, there = ("global", "from"), (space, "to")
+    source, target = (here, there) if inward else (there, here)
+    return f"""\
+mov.u32 %left, {count};
+{label}_:
+ld.{source[0]}.b64 %word, [%{source[1]}];
+st.{target[0]}.b64 [%{target[1]}], %word;
+add.u64 %to, %to, {step};
+add.u64 %from, %from, {step};
+sub.u32 %left, %left, 1;
+setp.ne.u32 %more, %left, 0;
+@%more bra {label}_;"""
+
+
 def _kernel(form: Form, entry: Entry, body: list[str], registers: list[str]) -> str:
     declared = "\n".join(f".reg .{_TYPES[name[0]]} %{name};" for name in registers)
     words = ", ".join(str(i * 37 % 251) for i in range(CONST))
@@ -154,52 +170,20 @@ mov.b64 %to, shared_;
 mad.lo.u64 %to, %lane, 8, %to;
 mad.lo.u64 %from, %lane, 8, %work;
 add.u64 %from, %from, {WORK // 2};
-mov.u32 %left, {SHARED // 8 // LANES};
-Fill_:
-ld.global.b64 %word, [%from];
-st.shared.b64 [%to], %word;
-add.u64 %to, %to, {8 * LANES};
-add.u64 %from, %from, {8 * LANES};
-sub.u32 %left, %left, 1;
-setp.ne.u32 %more, %left, 0;
-@%more bra Fill_;
+{_copy("Fill", "shared", True, SHARED // 8 // LANES, 8 * LANES)}
 mov.b64 %to, local_;
-mov.u32 %left, {LOCAL // 8};
-Local_:
-ld.global.b64 %word, [%from];
-st.local.b64 [%to], %word;
-add.u64 %to, %to, 8;
-add.u64 %from, %from, 8;
-sub.u32 %left, %left, 1;
-setp.ne.u32 %more, %left, 0;
-@%more bra Local_;
+{_copy("Local", "local", True, LOCAL // 8, 8)}
 bar.sync 0;
 {statements}
 mov.b64 %to, shared_;
 mad.lo.u64 %to, %lane, 8, %to;
 mad.lo.u64 %from, %lane, 8, %work;
 add.u64 %from, %from, {WORK};
-mov.u32 %left, {SHARED // 8 // LANES};
-Empty_:
-ld.shared.b64 %word, [%to];
-st.global.b64 [%from], %word;
-add.u64 %to, %to, {8 * LANES};
-add.u64 %from, %from, {8 * LANES};
-sub.u32 %left, %left, 1;
-setp.ne.u32 %more, %left, 0;
-@%more bra Empty_;
+{_copy("Empty", "shared", False, SHARED // 8 // LANES, 8 * LANES)}
 mad.lo.u64 %from, %lane, {LOCAL}, %work;
 add.u64 %from, %from, {WORK + SHARED};
 mov.b64 %to, local_;
-mov.u32 %left, {LOCAL // 8};
-Mine_:
-ld.local.b64 %word, [%to];
-st.global.b64 [%from], %word;
-add.u64 %to, %to, 8;
-add.u64 %from, %from, 8;
-sub.u32 %left, %left, 1;
-setp.ne.u32 %more, %left, 0;
-@%more bra Mine_;
+{_copy("Mine", "local", False, LOCAL // 8, 8)}
 ret;
 }}
 """
